@@ -53,8 +53,8 @@ pub trait Store: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Charges costs that are known only afterwards, without asking: as much of each as fits into a
-    /// full quota. `allowed` in an outcome says whether all of it did. Concurrency has nothing to
-    /// settle and only answers.
+    /// full quota. `allowed` in an outcome says whether all of it did; if not, `retry` is how long the rest of it would
+    /// have had to wait. Concurrency has nothing to settle and only answers.
     fn settle(
         &self,
         request: &Request<'_>,

@@ -1,4 +1,6 @@
-//! What is known of a request, whatever door it came through.
+//! What is known of a request, whatever front end it came through.
+
+mod forms;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -7,10 +9,12 @@ use smallvec::SmallVec;
 use tidegate_core::Timestamp;
 
 use crate::address::{self, AddressError};
-use crate::credentials::{CredentialProblem, are_credentials, credentials, credentials_in, folded};
-use crate::host::{self, HostError};
+use crate::credentials::{CredentialProblem, are_credentials, credentials, folded};
+use crate::host::HostError;
 use crate::path::{self, EncodedSlashes, PathError, shortened};
 use crate::value::AttributeValue;
+pub(crate) use forms::check_name;
+use forms::{Meaning, credentials_of, lower_case_header, normal_host, normal_path, upper_case};
 
 /// How many attributes a request may have.
 pub const MAX_ATTRIBUTES: usize = 128;
@@ -165,13 +169,14 @@ impl<'a> Attributes<'a> {
     ) -> Result<(), AttributeError> {
         let name = lower_case_header(name);
         check_name(&name)?;
+        let meaning = Meaning::of(&name);
         let mut is_refused = false;
-        let value = match name.as_ref() {
-            "path" => value.into_text().map_err(|bytes| PathError::NotUtf8 {
+        let value = match meaning {
+            Meaning::Path => value.into_text().map_err(|bytes| PathError::NotUtf8 {
                 path: shortened(&bytes.into_form()),
             })?,
             // Before bytes that are not text are written out.
-            name if are_credentials(name) => {
+            Meaning::Credentials => {
                 let (form, is_valid) = credentials_of(value);
                 is_refused = !is_valid;
                 form
@@ -195,13 +200,13 @@ impl<'a> Attributes<'a> {
         if self.entries.len() >= MAX_ATTRIBUTES {
             return Err(AttributeError::TooMany);
         }
-        let value = match name.as_ref() {
-            "ip" => self.take_address(value)?,
-            "path" if form == PathForm::Raw => self.take_raw_path(value, slashes)?,
-            "path" => normal_path(value, slashes)?,
-            "host" => normal_host(value)?,
-            "method" => upper_case(value),
-            _ => value,
+        let value = match meaning {
+            Meaning::Address => self.take_address(value)?,
+            Meaning::Path if form == PathForm::Raw => self.take_raw_path(value, slashes)?,
+            Meaning::Path => normal_path(value, slashes)?,
+            Meaning::Host => normal_host(value)?,
+            Meaning::Method => upper_case(value),
+            Meaning::Credentials | Meaning::Other => value,
         };
         if is_refused {
             let problem = CredentialProblem::Invalid;
@@ -452,65 +457,6 @@ impl<'a> Attributes<'a> {
     pub fn time(&self) -> Option<Timestamp> {
         self.at
     }
-}
-
-/// The form of credentials, whose bytes need not be text, and whether they are valid.
-fn credentials_of(value: AttributeValue<'_>) -> (Cow<'_, str>, bool) {
-    match value.into_text() {
-        Ok(text) => {
-            let form = credentials(text.clone());
-            let is_valid = form.is_ok();
-            let form = form.unwrap_or_else(|_| folded(text));
-            (AttributeValue::from(form).into_form(), is_valid)
-        }
-        Err(bytes) => match credentials_in(bytes.as_bytes()) {
-            Ok(form) => (AttributeValue::from(form.into_owned()).into_form(), true),
-            Err(_) => (folded(bytes.into_form()), false),
-        },
-    }
-}
-
-pub(crate) fn check_name(name: &str) -> Result<(), AttributeError> {
-    if (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Ok(());
-    }
-    Err(AttributeError::BadName {
-        name: shortened(name),
-    })
-}
-
-fn lower_case_header(name: Cow<'_, str>) -> Cow<'_, str> {
-    if name.starts_with("header.") && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        return Cow::Owned(name.to_ascii_lowercase());
-    }
-    name
-}
-
-fn normal_path(value: Cow<'_, str>, slashes: EncodedSlashes) -> Result<Cow<'_, str>, PathError> {
-    match value {
-        Cow::Borrowed(text) => path::normalise(text, slashes),
-        Cow::Owned(text) => {
-            let normal = path::normalise(&text, slashes)?.into_owned();
-            Ok(Cow::Owned(normal))
-        }
-    }
-}
-
-fn normal_host(value: Cow<'_, str>) -> Result<Cow<'_, str>, HostError> {
-    match value {
-        Cow::Borrowed(text) => host::normalise(text),
-        Cow::Owned(text) => {
-            let normal = host::normalise(&text)?.into_owned();
-            Ok(Cow::Owned(normal))
-        }
-    }
-}
-
-fn upper_case(value: Cow<'_, str>) -> Cow<'_, str> {
-    if value.bytes().any(|byte| byte.is_ascii_lowercase()) {
-        return Cow::Owned(value.to_ascii_uppercase());
-    }
-    value
 }
 
 #[cfg(test)]

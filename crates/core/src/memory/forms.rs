@@ -1,5 +1,6 @@
 //! How each algorithm's state is kept: in the slot itself where it fits, spilled where it does not.
 
+use super::shared::StateSize;
 use super::slot::{KeyHash, Packed};
 use crate::algorithm::{
     Bucket, BucketState, Concurrency, CounterState, FixedWindow, FixedWindowState, Form,
@@ -168,13 +169,19 @@ const PERMIT_BYTES: usize = 96;
 
 impl HeapState {
     /// The memory that it takes, about.
-    pub(super) fn bytes(&self) -> usize {
-        STATE_BYTES
+    pub(super) fn size(&self) -> StateSize {
+        let bytes = STATE_BYTES
             + match self {
                 Self::Log(log) => log.heap_bytes(),
                 Self::Slots(slots) => slots.heap_bytes(),
                 Self::HeldPermits(permits) => permits.heap_bytes() + permits.len() * PERMIT_BYTES,
-            }
+            };
+        let holds_permits = matches!(self, Self::HeldPermits(permits) if permits.len() > 0);
+        StateSize {
+            bytes,
+            permit_bytes: if holds_permits { bytes } else { 0 },
+            permit_keys: usize::from(holds_permits),
+        }
     }
 }
 

@@ -88,7 +88,7 @@ impl MemoryStoreBuilder {
     /// Lets states take no more than about this many bytes, those of `sliding_window_log`, `sliding_window_slots` and
     /// `concurrency` included, which take more than a key does elsewhere. Unbounded if not set. When it is full, new
     /// keys take the place of others as with [`max_keys`](Self::max_keys). Permits that are held are never removed for
-    /// that: if nothing else can be, new ones are denied, and [`MemoryStore::has_room_for_permit`] is false.
+    /// that: if they take 15 of 16 parts of it, new ones are denied, and [`MemoryStore::has_room_for_permit`] is false.
     #[must_use]
     pub fn max_memory(self, bytes: usize) -> Self {
         Self {
@@ -249,9 +249,10 @@ impl MemoryStore {
         outcomes
     }
 
-    /// Whether there is memory for another permit. Counters make room for it, permits that are held do not.
+    /// Whether there is memory for another permit. Counters make room for it until permits take 15 of 16 parts of
+    /// what may be held; permits that are held do not.
     pub fn has_room_for_permit(&self) -> bool {
-        !self.stripes.shared().is_over() || self.stripes.makes_room()
+        self.stripes.shared().has_room_for_permit() || self.stripes.makes_room_for_permit()
     }
 
     /// The answer to a request that would be allowed if there were memory for its permits: they are denied, and

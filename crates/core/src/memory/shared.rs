@@ -9,6 +9,16 @@ use crate::time::Timestamp;
 /// What a key takes in a table: a slot, and its part of the empty places.
 const KEY_BYTES: usize = 44;
 
+/// What states outside of the tables take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct StateSize {
+    /// Of all states.
+    pub(super) bytes: usize,
+    /// Of those that are permits.
+    pub(super) permit_bytes: usize,
+    pub(super) permit_keys: usize,
+}
+
 #[derive(Debug)]
 pub(super) struct SharedCounts {
     pub(super) permits: PermitRegister,
@@ -18,6 +28,8 @@ pub(super) struct SharedCounts {
     max_memory: usize,
     /// What states outside of the tables take.
     outside: AtomicUsize,
+    permit_bytes: AtomicUsize,
+    permit_keys: AtomicUsize,
     /// Whether this store's clock decides which keys are idle.
     expires: AtomicBool,
     keys: AtomicUsize,
@@ -54,6 +66,8 @@ impl SharedCounts {
             max_keys,
             max_memory,
             outside: AtomicUsize::new(0),
+            permit_bytes: AtomicUsize::new(0),
+            permit_keys: AtomicUsize::new(0),
             expires: AtomicBool::new(true),
             keys: AtomicUsize::new(0),
             expired: AtomicU64::new(0),
@@ -81,18 +95,36 @@ impl SharedCounts {
         self.keys.load(Ordering::Relaxed) > self.max_keys || self.memory() > self.max_memory
     }
 
+    /// Whether permits take 15 of 16 parts of what may be held. They are never evicted: without a rest that is
+    /// theirs, counters would be evicted right after each charge, and limit nothing.
+    pub(super) fn is_full_of_permits(&self) -> bool {
+        let keys = self.permit_keys.load(Ordering::Relaxed);
+        let bytes = self.permit_bytes.load(Ordering::Relaxed);
+        let bytes = bytes.saturating_add(keys.saturating_mul(KEY_BYTES));
+        let most = |of: usize| of - of / 16;
+        keys >= most(self.max_keys) || bytes >= most(self.max_memory)
+    }
+
+    pub(super) fn has_room_for_permit(&self) -> bool {
+        !self.is_over() && !self.is_full_of_permits()
+    }
+
     fn memory(&self) -> usize {
         let keys = self.keys.load(Ordering::Relaxed);
         keys.saturating_mul(KEY_BYTES)
             .saturating_add(self.outside.load(Ordering::Relaxed))
     }
 
-    /// A state outside of the table takes `after` bytes, and took `before`.
-    pub(super) fn count_outside(&self, before: usize, after: usize) {
-        if before != after {
-            let more = after.wrapping_sub(before);
-            self.outside.fetch_add(more, Ordering::Relaxed);
-        }
+    /// A state outside of the table has the size `after`, and had `before`.
+    pub(super) fn count_outside(&self, before: StateSize, after: StateSize) {
+        let count = |counter: &AtomicUsize, before: usize, after: usize| {
+            if before != after {
+                counter.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+            }
+        };
+        count(&self.outside, before.bytes, after.bytes);
+        count(&self.permit_bytes, before.permit_bytes, after.permit_bytes);
+        count(&self.permit_keys, before.permit_keys, after.permit_keys);
     }
 
     pub(super) fn count_key(&self) {

@@ -3,7 +3,7 @@
 use slab::Slab;
 
 use super::forms::{HeapForm, HeapState, InlineForm, StateHome, StateStep, Task};
-use super::shared::SharedCounts;
+use super::shared::{SharedCounts, StateSize};
 use super::slot::{KeyHash, Packed, Slot};
 use super::table::Table;
 use crate::algorithm::{BucketState, CounterState, FixedWindowState, Form, HeldPermits};
@@ -168,7 +168,7 @@ impl Stripe {
                     shared.permits.add(permit.id, hash);
                 }
             }
-            shared.count_outside(0, state.bytes());
+            shared.count_outside(StateSize::default(), state.size());
             let spilled = self.spilled.get_or_insert_default();
             slot.set_spilled_at(spilled.insert(Heap { hash, state }));
         }
@@ -190,13 +190,13 @@ impl Stripe {
         let Some(state) = self.spill_mut(place) else {
             return false;
         };
-        let before = state.bytes();
+        let before = state.size();
         let HeapState::HeldPermits(permits) = state else {
             return false;
         };
         let done = act(permits);
         let fresh_at = permits.last_end();
-        shared.count_outside(before, state.bytes());
+        shared.count_outside(before, state.size());
         self.table.get_mut(place).set_fresh_at(fresh_at);
         self.note_change();
         done
@@ -354,7 +354,7 @@ impl Stripe {
         let Some(spill) = self.spill_mut(place) else {
             return asked;
         };
-        let before = spill.bytes();
+        let before = spill.size();
         if !form.owns(spill) {
             let other = std::mem::replace(spill, form.fresh());
             unregister(&other, task.hash, shared);
@@ -376,9 +376,9 @@ impl Stripe {
                 }
             }
         }
-        let bytes = spill.bytes();
-        shared.count_outside(before, bytes);
-        if bytes > before && shared.is_over() {
+        let size = spill.size();
+        shared.count_outside(before, size);
+        if size.bytes > before.bytes && shared.is_over() {
             // Room is made right after this charge.
             self.charges = u32::MAX;
         }
@@ -415,7 +415,7 @@ impl Stripe {
         task: &Task<'_>,
         shared: &SharedCounts,
     ) -> usize {
-        shared.count_outside(0, state.bytes());
+        shared.count_outside(StateSize::default(), state.size());
         let spilled = self.spilled.get_or_insert_default();
         let index = spilled.insert(Heap {
             hash: task.hash,
@@ -449,7 +449,7 @@ impl Stripe {
         let Some(Heap { hash, state }) = spilled.try_remove(index) else {
             return;
         };
-        shared.count_outside(state.bytes(), 0);
+        shared.count_outside(state.size(), StateSize::default());
         unregister(&state, hash, shared);
         if spilled.is_empty() {
             self.spilled = None;

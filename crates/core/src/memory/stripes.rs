@@ -235,18 +235,23 @@ impl Stripes {
         }
     }
 
-    /// Removes a few keys for others, if more is held than may be. False if that was not enough: then nearly all that
-    /// is held are permits.
+    /// Removes a few keys for a permit, if more is held than may be: counters, unless permits take too much of it
+    /// already; then only what has ended. False if that was not enough.
     #[cold]
-    pub(super) fn makes_room(&self) -> bool {
-        let idle_at = self.idle_at();
+    pub(super) fn makes_room_for_permit(&self) -> bool {
+        let (shared, idle_at) = (&self.shared.0, self.idle_at());
         for _ in 0..STRIPES_PER_PERMIT {
-            if !self.shared.0.is_over() {
+            if shared.has_room_for_permit() {
                 return true;
             }
-            self.next_to_tidy().lock().evict(idle_at, &self.shared.0);
+            let mut stripe = self.next_to_tidy().lock();
+            if !shared.is_full_of_permits() {
+                stripe.evict(idle_at, shared);
+            } else if let Some(now) = idle_at {
+                stripe.sweep(PLACES_PER_SWEEP, now, shared);
+            }
         }
-        !self.shared.0.is_over()
+        shared.has_room_for_permit()
     }
 
     fn next_to_tidy(&self) -> &Lock<Stripe> {

@@ -117,7 +117,10 @@ pub(super) fn run_in_memory(pipeline: &mut Pipeline<'_>, store: &MemoryStore) {
         pipeline.groups[index].record(&outcomes);
     }
     if pipeline.mark_spent() {
-        let outcomes = store.settle(&pipeline.settle_call().request());
+        let call = pipeline.settle_call();
+        store.settle(&call.request());
+        let outcomes = store.peek(&call.request());
+        drop(call);
         pipeline.record_settled(&outcomes);
     }
 }

@@ -107,9 +107,17 @@ impl<'o> ObservedRule<'o, '_> {
         self.outcome.verdict
     }
 
-    /// Whether it allows the request to go on only after a while.
+    /// Whether it allows the request to go on only after a while, and no other rule denies it.
     pub fn is_delayed(&self) -> bool {
-        self.outcome.is_delayed
+        self.outcome.is_delayed && self.is_admitted()
+    }
+
+    fn is_admitted(&self) -> bool {
+        match self.outcome.verdict {
+            Verdict::Allowed => self.part.is_admitted,
+            Verdict::ShadowAllowed => true,
+            Verdict::Denied | Verdict::ShadowDenied => false,
+        }
     }
 
     /// Whether the store was unavailable.
@@ -131,14 +139,9 @@ impl<'o> ObservedRule<'o, '_> {
 
     /// The cost that the rule was charged; zero if the request is denied.
     pub fn admitted(&self) -> u64 {
-        let is_admitted = match self.outcome.verdict {
-            Verdict::Allowed => self.part.is_admitted,
-            Verdict::ShadowAllowed => true,
-            Verdict::Denied | Verdict::ShadowDenied => false,
-        };
         let matched = self
             .matched
-            .filter(|matched| is_admitted && !matched.is_peek);
+            .filter(|matched| self.is_admitted() && !matched.is_peek);
         matched.map_or(0, |matched| matched.cost)
     }
 

@@ -61,7 +61,8 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Records what is left after that. Whether the limits allow the request stays as it was.
+    /// Records what the store answers about the same charges after that. Whether the limits allow the request stays as
+    /// it was.
     pub(super) fn record_settled(&mut self, outcomes: &[Outcome]) {
         let rules = &self.rules;
         let groups = self.groups.iter_mut();
@@ -103,9 +104,11 @@ impl<S: Store> Gate<S> {
             return;
         }
         match self.store.settle(&call.request()).await {
-            Ok(outcomes) => {
+            Ok(settled) => {
+                // How long the request has to wait now, the store knows alone.
+                let asked = self.store.peek(&call.request()).await;
                 drop(call);
-                pipeline.record_settled(&outcomes);
+                pipeline.record_settled(&asked.unwrap_or(settled));
             }
             Err(error) if error.left_nothing() => self.settle_locally(pipeline, false),
             // It may have happened.

@@ -144,6 +144,18 @@ fn it_sees_what_each_rule_said_and_charged() {
     assert_eq!(counts("user", Verdict::Denied), (1, 4, 0));
     assert_eq!(counts("counted", Verdict::ShadowDenied), (1, 4, 0));
     assert_eq!(counts("paced", Verdict::Allowed), (2, 4, 1));
+
+    // What another rule denies is not delayed.
+    decide(&gate, &request("user_id=u path=/p").with_cost(2));
+    assert_eq!(
+        notes.take(),
+        [
+            seen("user", Verdict::Denied, 0, "u", &[]),
+            seen("counted", Verdict::ShadowDenied, 0, "", &["shadow"]),
+            seen("paced", Verdict::Allowed, 0, "", &[]),
+        ]
+    );
+    assert_eq!(counts("paced", Verdict::Allowed), (3, 4, 1));
 }
 
 #[test]

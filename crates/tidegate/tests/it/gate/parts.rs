@@ -4,7 +4,9 @@ use super::{NOW, decide_parts, gate, left, request, rules};
 use tidegate::gate::{Decisions, Part};
 use tidegate::headers::HeaderSettings;
 use tidegate::rules::{FrontEnd, Grant, RuleSet};
-use tidegate::{Algorithm, Attributes, Gate, Limit, MemoryStore, Rate, Reason, Retry, Store};
+use tidegate::{
+    Algorithm, Attributes, Gate, Limit, MemoryStore, Micros, Rate, Reason, Retry, Store,
+};
 use tidegate_testkit::block_on;
 use tidegate_testkit::{FailingStore, StoreState};
 
@@ -126,6 +128,24 @@ fn what_was_spent_and_does_not_fit_is_taken_by_rules_that_settle() {
     let parts = [spent("domain=web user=a", 1), part("team=t", 1)];
     assert!(!ask(&gate, &parts).0);
     assert_eq!(left(&gate, "domain=web user=a")[0], 1);
+}
+
+/// A bucket of 100 with 50 left, and a part that spent 80: what was left is gone, so the same 80 need 48 seconds.
+#[test]
+fn the_wait_of_a_part_that_was_settled_is_that_after_it() {
+    let list = "- {id: bytes, per: [team], limit: 100/minute, settle: true}";
+    let gate = gate(list);
+    let ask = |seconds: u64, cost: u64| {
+        let mut part = spent("team=t", cost);
+        part.attributes = part.attributes.at(NOW + Micros::from_seconds(seconds));
+        decide_parts(&gate, &[part])
+    };
+    assert!(ask(0, 50).is_allowed());
+    let denied = ask(0, 80);
+    assert!(!denied.is_allowed());
+    let first = denied.iter().next().unwrap();
+    assert_eq!(first.retry_after(), Some(Micros::from_seconds(48)));
+    assert!(ask(48, 80).is_allowed());
 }
 
 /// Such a part takes nothing, so it does not matter that it was not spent.

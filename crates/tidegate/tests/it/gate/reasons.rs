@@ -190,11 +190,15 @@ fn without_memory_for_permits_only_what_needs_one_and_would_be_allowed_is_denied
     assert_eq!(refused, Some(Some(Reason::StoreUnavailable)));
     assert_eq!(hold(0), Some(Reason::OverLimit), "the key holds its permit");
 
-    // The shadow rule has no memory for its permit; the rate is charged as always.
+    // The shadow rule has no memory for its permit; the rate is charged as always, and its counter is kept.
+    for left in [2, 1, 0] {
+        let decision = decide(&gate, &request("a=rate k=x"));
+        let answers = decision.limits();
+        let answers: Vec<_> = answers
+            .map(|answer| (answer.outcome.remaining, answer.reason))
+            .collect();
+        assert_eq!(answers, [(left, None), (0, Some(Reason::StoreUnavailable))]);
+    }
     let decision = decide(&gate, &request("a=rate k=x"));
-    let answers = decision.limits();
-    let answers: Vec<_> = answers
-        .map(|answer| (answer.outcome.remaining, answer.reason))
-        .collect();
-    assert_eq!(answers, [(2, None), (0, Some(Reason::StoreUnavailable))]);
+    assert_eq!(decision.reason(), Some(Reason::OverLimit));
 }
