@@ -162,12 +162,12 @@ impl<'a> Attributes<'a> {
 
     fn insert_with(
         &mut self,
-        name: Cow<'a, str>,
+        mut name: Cow<'a, str>,
         value: AttributeValue<'a>,
         slashes: EncodedSlashes,
         form: PathForm,
     ) -> Result<(), AttributeError> {
-        let name = lower_case_header(name);
+        lower_case_header(&mut name);
         check_name(&name)?;
         let meaning = Meaning::of(&name);
         let mut is_refused = false;
@@ -304,7 +304,8 @@ impl<'a> Attributes<'a> {
         name: impl Into<Cow<'a, str>>,
         value: impl Into<AttributeValue<'a>>,
     ) -> Result<(), AttributeError> {
-        let name = lower_case_header(name.into());
+        let mut name = name.into();
+        lower_case_header(&mut name);
         self.remove(&name);
         self.insert(name, value)
     }

@@ -57,11 +57,11 @@ pub(crate) fn check_name(name: &str) -> Result<(), AttributeError> {
     })
 }
 
-pub(super) fn lower_case_header(name: Cow<'_, str>) -> Cow<'_, str> {
+#[inline]
+pub(super) fn lower_case_header(name: &mut Cow<'_, str>) {
     if name.starts_with("header.") && name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        return Cow::Owned(name.to_ascii_lowercase());
+        name.to_mut().make_ascii_lowercase();
     }
-    name
 }
 
 pub(super) fn normal_path(

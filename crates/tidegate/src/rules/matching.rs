@@ -29,15 +29,17 @@ impl Match {
     /// Whether all parts hold, or the first that does not. A part about something that is not known of the
     /// request does not hold, unless only invalid credentials keep it from being known.
     pub(super) fn check(&self, reading: &Reading<'_, '_>) -> Result<(), Unmet> {
-        if !fits(&self.method, reading.get("method"), |method, given| {
-            method == given || (self.covers_head && given == HEAD)
-        }) {
+        if !fits(
+            &self.method,
+            || reading.get("method"),
+            |method, given| method == given || (self.covers_head && given == HEAD),
+        ) {
             return Err(Unmet::Method);
         }
-        if !fits(&self.host, reading.get("host"), HostPattern::matches) {
+        if !fits(&self.host, || reading.get("host"), HostPattern::matches) {
             return Err(Unmet::Host);
         }
-        if !fits(&self.path, reading.get("path"), PathPattern::matches) {
+        if !fits(&self.path, || reading.get("path"), PathPattern::matches) {
             return Err(Unmet::Path);
         }
         let is_listed = |ip| self.ip.contains(ip);
@@ -45,7 +47,7 @@ impl Match {
             return Err(Unmet::Ip);
         }
         for (index, (name, wanted)) in self.attributes.iter().enumerate() {
-            let fits = fits(wanted, reading.get(name), |value, given| value == given);
+            let fits = fits(wanted, || reading.get(name), |value, given| value == given);
             if !fits && !is_refused(reading, |refused| refused == name) {
                 return Err(Unmet::Attribute(index));
             }
@@ -91,8 +93,13 @@ fn is_refused(reading: &Reading<'_, '_>, reads: impl Fn(&str) -> bool) -> bool {
 }
 
 /// Whether nothing is wanted, or what is given is one of what is wanted.
-fn fits<T>(wanted: &[T], given: Option<&str>, fits: impl Fn(&T, &str) -> bool) -> bool {
-    wanted.is_empty() || given.is_some_and(|given| wanted.iter().any(|one| fits(one, given)))
+#[inline]
+fn fits<'g, T>(
+    wanted: &[T],
+    given: impl FnOnce() -> Option<&'g str>,
+    fits: impl Fn(&T, &str) -> bool,
+) -> bool {
+    wanted.is_empty() || given().is_some_and(|given| wanted.iter().any(|one| fits(one, given)))
 }
 
 /// The names that begin with `header.` in the text of a condition, whatever it does with them.
