@@ -14,7 +14,7 @@ KEPT = RESULTS / "accuracy"
 TARGET = ROOT / "target"
 # What has no virtual time runs by itself.
 REAL_TIME = ("nginx",)
-PROGRAM = TARGET / "debug/accuracy"
+PROGRAM = TARGET / "release/accuracy"
 WORKER = BENCH / "accuracy_page/limits_worker.py"
 
 # Whether a group is run twice, to see that it prints the same; and what its runs are. Groups with instances repeat some of their runs by themselves.
@@ -32,7 +32,7 @@ GROUPS = {
 
 def build():
     """The program of the suite, with what the tests were built with: in virtual time it need not be fast."""
-    cargo = ["cargo", "build", "--locked", "--quiet", "--manifest-path", BENCH / "Cargo.toml", "--target-dir", TARGET, "-p", "tidegate-bench-accuracy"]
+    cargo = ["cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", BENCH / "Cargo.toml", "--target-dir", TARGET, "-p", "tidegate-bench-accuracy"]
     subprocess.run(cargo, check=True)
 
 
