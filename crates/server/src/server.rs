@@ -241,7 +241,12 @@ impl Server {
             return false;
         }
         let is_down = matches!(self.store_health().await, Health::Down(_));
-        !is_down || self.gate.rules().iter().all(works_without_store)
+        !is_down
+            || self
+                .gate
+                .rules()
+                .iter()
+                .all(|rule| works_without_store(&rule))
     }
 
     /// Reads the document of a caller in its [turn](Turns), on a thread that may block, because it can be large.
@@ -276,7 +281,7 @@ fn observer(front_end: FrontEnd, sinks: ExchangeSinks) -> Option<Arc<dyn Exchang
 }
 
 /// Whether a rule can decide without the store.
-pub(crate) fn works_without_store(rule: &Arc<Rule>) -> bool {
+pub(crate) fn works_without_store(rule: &Rule) -> bool {
     rule.on_store_failure() != OnStoreFailure::Deny || rule.mode() == Mode::Shadow
 }
 

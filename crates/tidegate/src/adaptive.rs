@@ -15,14 +15,12 @@ mod simulation;
 mod tests;
 mod window;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tidegate_core::{
-    Clock, Limit, LimitError, Micros, Outcome, Rate, SystemClock, Timestamp, Window,
-};
+use tidegate_core::{Clock, Limit, LimitError, Micros, Outcome, Rate, Window};
 
 use estimator::Estimator;
 use pace::Pace;
@@ -62,17 +60,59 @@ pub(crate) struct Sample {
     pub(crate) in_flight: u64,
 }
 
-/// A limit that moves.
-pub struct AdaptiveLimit {
+/// Within which bounds the limit of a rule moves, and what it begins with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdaptiveBounds {
     settings: Adaptive,
     start: Limit,
+}
+
+impl AdaptiveBounds {
+    /// Begins with `start`, which is a concurrency limit or a bucket within the bounds.
+    pub(crate) fn new(settings: Adaptive, start: Limit) -> Self {
+        Self { settings, start }
+    }
+
+    /// The bounds, as written.
+    pub fn settings(&self) -> Adaptive {
+        self.settings
+    }
+
+    /// The limit that it begins with.
+    pub fn start(&self) -> &Limit {
+        &self.start
+    }
+
+    /// The highest limit that it may be.
+    pub fn highest(&self) -> Limit {
+        // What can be counted at both bounds was checked when the rule was read.
+        self.at(self.settings.max)
+            .unwrap_or_else(|_| self.start.clone())
+    }
+
+    /// The window of a rate; none for requests at once.
+    pub fn window(&self) -> Option<Window> {
+        self.start.window()
+    }
+
+    fn at(&self, count: u64) -> Result<Limit, LimitError> {
+        let rate = Rate {
+            count,
+            ..self.start.rate()
+        };
+        Limit::new(rate, self.start.algorithm())
+    }
+}
+
+/// A limit that moves.
+pub struct AdaptiveLimit {
+    bounds: AdaptiveBounds,
     /// The limit in force, exchanged whole, so that a decision keeps the one it was made by.
     current: ArcSwap<Limit>,
     estimate: Estimate,
     /// In microseconds; zero before there is one.
     latency: AtomicU64,
-    /// The gate's clock, once there is a gate.
-    clock: OnceLock<Arc<dyn Clock>>,
+    clock: Arc<dyn Clock>,
 }
 
 /// What the limit goes by, and what decisions show of its use.
@@ -93,9 +133,10 @@ enum Estimate {
 }
 
 impl AdaptiveLimit {
-    /// Begins with `start`, which is a concurrency limit or a bucket within the bounds.
-    pub(crate) fn new(settings: Adaptive, start: Limit) -> Self {
-        let count = start.rate().count;
+    /// Begins with the start of its bounds.
+    pub(crate) fn new(bounds: AdaptiveBounds, clock: Arc<dyn Clock>) -> Self {
+        let AdaptiveBounds { settings, start } = &bounds;
+        let (settings, count) = (*settings, start.rate().count);
         let estimate = match start.window() {
             Some(Window::Span(window)) => Estimate::Rate {
                 pace: Mutex::new(Pace::new(settings, window, count)),
@@ -107,48 +148,22 @@ impl AdaptiveLimit {
             },
         };
         Self {
-            settings,
             current: ArcSwap::from_pointee(start.clone()),
             estimate,
-            start,
+            bounds,
             latency: AtomicU64::new(0),
-            clock: OnceLock::new(),
+            clock,
         }
     }
 
-    /// Its bounds, as written.
-    pub fn settings(&self) -> Adaptive {
-        self.settings
+    /// Its bounds.
+    pub fn bounds(&self) -> &AdaptiveBounds {
+        &self.bounds
     }
 
-    /// The limit that it began with.
-    pub(crate) fn start(&self) -> &Limit {
-        &self.start
-    }
-
-    /// The limit in force: requests at once, or per [window](Self::window).
+    /// The limit in force: requests at once, or per [window](AdaptiveBounds::window).
     pub fn limit(&self) -> u64 {
         self.current.load().rate().count
-    }
-
-    /// The highest limit that it may be.
-    pub fn highest(&self) -> Limit {
-        // What can be counted at both bounds was checked when the rule was read.
-        self.at(self.settings.max)
-            .unwrap_or_else(|_| self.start.clone())
-    }
-
-    fn at(&self, count: u64) -> Result<Limit, LimitError> {
-        let rate = Rate {
-            count,
-            ..self.start.rate()
-        };
-        Limit::new(rate, self.start.algorithm())
-    }
-
-    /// The window of a rate; none for requests at once.
-    pub fn window(&self) -> Option<Window> {
-        self.start.window()
     }
 
     /// The latency of the typical request lately; none before enough have ended.
@@ -157,19 +172,9 @@ impl AdaptiveLimit {
         (latency > 0).then(|| Micros::new(latency))
     }
 
-    /// Whether another one would begin the same way and move within the same bounds.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
-        self.settings == other.settings && self.start == other.start
-    }
-
     /// The limit in force, to decide by.
     pub(crate) fn current(&self) -> Arc<Limit> {
         self.current.load_full()
-    }
-
-    /// Reads the time from this clock, unless it has one already.
-    pub(crate) fn set_clock(&self, clock: &Arc<dyn Clock>) {
-        self.clock.get_or_init(|| Arc::clone(clock));
     }
 
     /// Takes note of a decision, for what it shows of the limit's use.
@@ -215,7 +220,7 @@ impl AdaptiveLimit {
                 }
             }
             Estimate::Rate { pace, is_used } => {
-                let now = self.now();
+                let now = self.clock.now();
                 let mut pace = pace.lock();
                 if pace.add(ended, now) {
                     pace.close(is_used.swap(false, Ordering::Relaxed));
@@ -240,15 +245,8 @@ impl AdaptiveLimit {
         if count == self.limit() {
             return;
         }
-        if let Ok(limit) = self.at(count) {
+        if let Ok(limit) = self.bounds.at(count) {
             self.current.store(Arc::new(limit));
-        }
-    }
-
-    fn now(&self) -> Timestamp {
-        match self.clock.get() {
-            Some(clock) => clock.now(),
-            None => SystemClock.now(),
         }
     }
 }
@@ -256,7 +254,7 @@ impl AdaptiveLimit {
 impl std::fmt::Debug for AdaptiveLimit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AdaptiveLimit")
-            .field("settings", &self.settings)
+            .field("bounds", &self.bounds)
             .field("limit", &self.limit())
             .finish_non_exhaustive()
     }

@@ -1,9 +1,10 @@
 //! The gate: decides requests by rules, over a store.
 //!
-//! One decision, whatever front end asks: `matching.rs` finds the rules that apply, `pipeline.rs` groups
-//! their charges and turns outcomes into decisions, `deciding.rs` calls the store, `fallback.rs` decides
-//! while the store is unavailable, `observer.rs` sees the result. A gate does not fail: when the store
-//! does, each rule says what happens, and the decision reports it.
+//! One decision, whatever front end asks: `matching.rs` finds the rules that apply and begins a record for each
+//! (`rule_decision.rs`), `pipeline.rs` orders the calls to the store, `deciding.rs` makes them, `fallback.rs` decides
+//! while the store is unavailable, `decision.rs` says what the records mean for the request, `observer.rs` shows them.
+//! What changes of a rule is in `in_force.rs`. A gate does not fail: when the store does, each rule says what happens,
+//! and the decision reports it.
 //!
 //! Callers with a limit of their own use [`Gate::charge`], which skips rule matching.
 
@@ -14,7 +15,7 @@ mod decisions;
 mod explain;
 mod fallback;
 mod feedback;
-mod group;
+mod in_force;
 mod local;
 mod maintain;
 mod matching;
@@ -25,6 +26,7 @@ mod pipeline;
 mod receipt;
 mod reconcile;
 mod reset;
+mod rule_decision;
 mod spent;
 
 pub use charge::{Charged, Charging};
@@ -33,13 +35,13 @@ pub use decision::{Decision, LimitOutcome};
 pub use decisions::Decisions;
 pub use explain::{ExplainedGrant, ExplainedRule, Explanation};
 pub use feedback::{Feedback, FeedbackError};
-pub use observer::{Observed, ObservedPart, ObservedRule, Observer};
+pub use in_force::{RuleInForce, RulesInForce};
+pub use observer::{Observed, ObservedPart, ObservedRule, Observer, RuleWatch};
 pub use parts::{Asked, Part};
-pub use receipt::Receipt;
+pub use receipt::{KeptReceipt, Receipt};
 pub use reconcile::Unreconciled;
 pub use reset::{Reset, ResetCounter, ResetError};
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -53,8 +55,10 @@ use tidegate_core::{
 use crate::attributes::Attributes;
 use crate::credentials::InvalidCredentials;
 use crate::rules::{FrontEnd, OnStoreFailure, RuleSet, TemporaryOverrides, ValueDigest};
+use in_force::{InForce, StateTerms};
 use local::Local;
-use matching::{MatchTerms, MatchedRules};
+use matching::MatchTerms;
+use rule_decision::RuleDecisions;
 
 /// Decides requests by rules, over a store.
 ///
@@ -81,8 +85,8 @@ pub struct Gate<S> {
     store: S,
     /// Counts for rules that decide locally while the store is unavailable.
     local: Local,
-    rules: ArcSwap<RuleSet>,
-    /// The overrides that are merged into the rules. Held while either changes.
+    in_force: ArcSwap<InForce>,
+    /// The temporary overrides of the rules. Held while either changes.
     temporary: Mutex<TemporaryOverrides>,
     /// Recognises clients that an override names by their digest.
     digest: Option<Arc<ValueDigest>>,
@@ -90,19 +94,6 @@ pub struct Gate<S> {
     instances: u64,
     invalid_credentials: InvalidCredentials,
     observer: Option<Arc<dyn Observer>>,
-}
-
-/// The rules in force when they were [asked for](Gate::rules). A request is decided by one set from beginning
-/// to end: the front end that reads its headers by them passes them on to [`Gate::decide_by`].
-#[derive(Debug, Clone)]
-pub struct RulesInForce(Arc<RuleSet>);
-
-impl Deref for RulesInForce {
-    type Target = RuleSet;
-
-    fn deref(&self) -> &RuleSet {
-        &self.0
-    }
 }
 
 impl<S: Store> Gate<S> {
@@ -114,11 +105,16 @@ impl<S: Store> Gate<S> {
     /// A gate that reads the time, where it needs one of its own, from `clock`.
     pub fn with_clock(store: S, rules: RuleSet, clock: impl Clock) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(clock);
-        rules.set_clock(&clock);
+        let terms = StateTerms {
+            clock: &clock,
+            temporary: &TemporaryOverrides::new(),
+            digest: None,
+            observer: None,
+        };
         Self {
             store,
             local: Local::new(MemoryStore::builder().clock(Arc::clone(&clock)).build()),
-            rules: ArcSwap::from_pointee(rules),
+            in_force: ArcSwap::from_pointee(InForce::new(rules, None, &terms)),
             temporary: Mutex::default(),
             digest: None,
             clock,
@@ -131,10 +127,13 @@ impl<S: Store> Gate<S> {
     /// The same gate, with an observer that sees every decision.
     #[must_use]
     pub fn with_observer(self, observer: Arc<dyn Observer>) -> Self {
-        Self {
+        let gate = Self {
             observer: Some(observer),
             ..self
-        }
+        };
+        let rules = RuleSet::clone(&gate.in_force.load());
+        gate.put_in_force(rules, &gate.temporary.lock());
+        gate
     }
 
     /// The same gate, in which temporary overrides may name clients by these digests.
@@ -231,24 +230,18 @@ impl<S: Store> Gate<S> {
     }
 
     /// An id for the permits that a request will hold, if a concurrency limit is charged.
-    fn new_permit(&self, rules: &RuleSet, matched: &MatchedRules<'_>) -> Option<PermitId> {
-        let mut held: SmallVec<[Charge<'_>; 1]> = SmallVec::new();
-        for rule in matched.iter().filter(|rule| rule.cost > 0 && !rule.is_peek) {
-            let limits = rule.limits(rules).iter();
-            for limit in limits.filter(|limit| limit.is_concurrency()) {
-                held.push(Charge {
-                    scope: rules.at(rule.rule).scope(),
-                    limit,
-                    key: rule.key.as_deref().unwrap_or_default(),
-                    cost: rule.cost,
-                });
-            }
-        }
-        let new = || match self.store.shared() {
-            Some(shared) => shared.permit_for(&held),
-            None => PermitId::random(),
+    fn new_permit(&self, in_force: &InForce, matched: &RuleDecisions) -> Option<PermitId> {
+        let mut holding = matched.iter().filter(|rule| rule.takes_permit(in_force));
+        let first = holding.next()?;
+        let Some(shared) = self.store.shared() else {
+            return Some(PermitId::random());
         };
-        (!held.is_empty()).then(new)
+        let charges = std::iter::once(first).chain(holding);
+        let charges = charges.flat_map(|rule| rule.charges(in_force));
+        let held: SmallVec<[Charge<'_>; 1]> = charges
+            .filter(|charge| charge.limit.is_concurrency())
+            .collect();
+        Some(shared.permit_for(&held))
     }
 
     /// The observer's clock.
@@ -264,16 +257,24 @@ impl<S: Store> Gate<S> {
 
     /// The rules in force.
     pub fn rules(&self) -> RulesInForce {
-        RulesInForce(self.rules.load_full())
+        RulesInForce(self.in_force.load_full())
     }
 
     /// Puts other rules in force, all of them in one step. What was used stays used, and what was counted by
     /// rules that stay goes on being counted. Temporary overrides stay as they are.
+    ///
+    /// ```
+    /// use tidegate::rules::RuleSet;
+    /// use tidegate::{Gate, MemoryStore};
+    ///
+    /// let gate = Gate::new(MemoryStore::new(), RuleSet::empty());
+    /// let rules = RuleSet::from_yaml("rules: [{id: all, per: [], limit: 100/minute}]")?;
+    /// gate.replace_rules(rules);
+    /// assert_eq!(gate.rules().len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn replace_rules(&self, rules: RuleSet) {
-        let temporary = self.temporary.lock();
-        let rules = rules.inherit_counters(&self.rules.load());
-        let merged = rules.with_temporary(&temporary, self.digest.as_ref());
-        self.put_in_force(merged.unwrap_or(rules));
+        self.put_in_force(rules, &self.temporary.lock());
     }
 
     /// Replaces all temporary overrides in one step. They beat tiers and overrides of their rule until they end,
@@ -301,16 +302,29 @@ impl<S: Store> Gate<S> {
     /// ```
     pub fn replace_overrides(&self, overrides: TemporaryOverrides) {
         let mut temporary = self.temporary.lock();
-        *temporary = overrides;
-        let rules = self.rules.load();
-        if let Some(merged) = rules.with_temporary(&temporary, self.digest.as_ref()) {
-            self.put_in_force(merged);
+        if *temporary != overrides {
+            *temporary = overrides;
+            let rules = RuleSet::clone(&self.in_force.load());
+            self.put_in_force(rules, &temporary);
         }
     }
 
-    fn put_in_force(&self, rules: RuleSet) {
-        rules.set_clock(&self.clock);
-        self.rules.store(Arc::new(rules));
+    /// Puts rules in force, with what is known of them. Called under the lock of the overrides.
+    fn put_in_force(&self, rules: RuleSet, temporary: &TemporaryOverrides) {
+        let none = TemporaryOverrides::new();
+        let terms = StateTerms {
+            clock: &self.clock,
+            // Descriptors have no clients that an override could name.
+            temporary: if rules.is_by_descriptors() {
+                &none
+            } else {
+                temporary
+            },
+            digest: self.digest.as_ref(),
+            observer: self.observer.as_ref(),
+        };
+        let in_force = InForce::new(rules, Some(&self.in_force.load()), &terms);
+        self.in_force.store(Arc::new(in_force));
         if let Some(shared) = self.store.shared() {
             shared.rules_changed();
         }

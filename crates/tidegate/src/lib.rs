@@ -137,7 +137,7 @@ pub mod white_space;
 
 pub use acquire::{AcquireError, Permit};
 #[cfg(feature = "rules")]
-pub use adaptive::{Adaptive, AdaptiveLimit, Ended};
+pub use adaptive::{Adaptive, AdaptiveBounds, AdaptiveLimit, Ended};
 #[cfg(feature = "rules")]
 pub use attributes::{AttributeError, Attributes, MAX_ATTRIBUTES, MAX_NAME, MAX_VALUE};
 pub use clock::TokioClock;

@@ -161,7 +161,7 @@ impl<S: Store> RequestHandler<S> {
     /// Settles the cost that the head of the answer names; otherwise it is settled at the end of the body.
     async fn settle(
         &self,
-        receipt: Receipt<'static>,
+        receipt: Receipt,
         head: &response::Parts,
         hold: Option<RequestPermit>,
     ) -> Tail {
@@ -210,7 +210,7 @@ fn decide_now<S: Store>(
     let receipt = deciding.now()?;
     let needs_receipt = settings.is_settled() || !receipt.decision().delay().is_zero();
     Some(Ok(if needs_receipt {
-        Decided::Receipt(Box::new(receipt.into_owned()))
+        Decided::Receipt(Box::new(receipt))
     } else {
         Decided::Decision(Box::new(receipt.into_decision()))
     }))
@@ -232,7 +232,7 @@ async fn decide<S: Store>(
         known = attributes(settings, parts, &rules)?;
     }
     let deciding = gate.decide_by(rules, settings.front_end, &known);
-    let receipt = deciding.wait().await.into_owned();
+    let receipt = deciding.wait().await;
     Ok(Decided::Receipt(Box::new(receipt)))
 }
 

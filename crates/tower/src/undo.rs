@@ -18,7 +18,7 @@ use crate::error::RequestError;
 /// moved with the request.
 pub(crate) enum Decided {
     Decision(Box<Decision>),
-    Receipt(Box<Receipt<'static>>),
+    Receipt(Box<Receipt>),
 }
 
 impl Decided {
@@ -88,13 +88,13 @@ impl<S: Store> Drop for Cancellable<S> {
 pub(crate) struct Waiting<S: Store> {
     gate: Arc<Gate<S>>,
     /// Until the wait is over.
-    receipt: Option<Box<Receipt<'static>>>,
+    receipt: Option<Box<Receipt>>,
     sleep: Pin<Box<Sleep>>,
     runtime: Option<Handle>,
 }
 
 impl<S: Store> Waiting<S> {
-    pub(crate) fn new(gate: &Arc<Gate<S>>, receipt: Box<Receipt<'static>>, delay: Micros) -> Self {
+    pub(crate) fn new(gate: &Arc<Gate<S>>, receipt: Box<Receipt>, delay: Micros) -> Self {
         Self {
             gate: Arc::clone(gate),
             receipt: Some(receipt),
@@ -105,9 +105,9 @@ impl<S: Store> Waiting<S> {
 }
 
 impl<S: Store> Future for Waiting<S> {
-    type Output = Box<Receipt<'static>>;
+    type Output = Box<Receipt>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Box<Receipt<'static>>> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Box<Receipt>> {
         if self.sleep.as_mut().poll(context).is_pending() {
             return Poll::Pending;
         }
@@ -124,7 +124,7 @@ impl<S: Store> Drop for Waiting<S> {
     }
 }
 
-async fn give_back<S: Store>(gate: &Gate<S>, receipt: Receipt<'static>) {
+async fn give_back<S: Store>(gate: &Gate<S>, receipt: Receipt) {
     if let Err(error) = gate.give_back(receipt).await {
         tracing::debug!(%error, "what a request was charged could not be given back");
     }

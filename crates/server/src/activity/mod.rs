@@ -9,11 +9,10 @@ mod others;
 pub(crate) use answer::{ActivityQuestion, AnswerParts, KeysQuestion, activity_json, keys_json};
 pub(crate) use others::OtherInstance;
 
-use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use tidegate::gate::ObservedRule;
-use tidegate::rules::{FrontEnd, Rule, RuleSet, RuleSettings, ValueDigest, Verdict};
+use tidegate::gate::{ObservedRule, RuleInForce, RuleWatch, RulesInForce};
+use tidegate::rules::{FrontEnd, Rule, RuleSettings, ValueDigest, Verdict};
 use tidegate::{Clock as _, SystemClock};
 use tidegate_activity::{
     ActivitySettings, KeyName, KeyPart, LiveActivity, OutcomeCounts, RuleActivity,
@@ -47,6 +46,18 @@ pub(crate) struct RequestOutcome {
 }
 
 impl RequestOutcome {
+    /// Takes note of what a rule said.
+    pub(crate) fn note_rule(&mut self, rule: &ObservedRule<'_, '_>) {
+        match rule.verdict() {
+            Verdict::ShadowDenied => self.is_shadow_denied = true,
+            Verdict::ShadowAllowed => {}
+            Verdict::Allowed | Verdict::Denied => {
+                self.is_delayed |= rule.is_delayed();
+                self.is_degraded |= rule.is_degraded();
+            }
+        }
+    }
+
     /// The cost of a request with several parts is that of the most expensive one.
     pub(crate) fn note_cost(&mut self, cost: u64) {
         self.cost = self.cost.max(cost);
@@ -75,34 +86,6 @@ impl ServerActivity {
         })
     }
 
-    /// Counts the key of a request with its rule.
-    pub(crate) fn note_rule(&self, rule: &ObservedRule<'_, '_>, request: &mut RequestOutcome) {
-        let verdict = rule.verdict();
-        request.is_shadow_denied |= verdict == Verdict::ShadowDenied;
-        let is_shadow = matches!(verdict, Verdict::ShadowDenied | Verdict::ShadowAllowed);
-        request.is_delayed |= rule.is_delayed() && !is_shadow;
-        request.is_degraded |= rule.is_degraded() && !is_shadow;
-        if rule.is_ad_hoc() {
-            return;
-        }
-        let Some(activity) = self.of(rule.rule()) else {
-            return;
-        };
-        match verdict {
-            Verdict::Allowed | Verdict::ShadowAllowed => {
-                let admitted = rule.admitted();
-                if let Some(key) = rule.key().filter(|_| admitted > 0) {
-                    activity.used(&key, admitted, || self.name(rule));
-                }
-            }
-            Verdict::Denied | Verdict::ShadowDenied => {
-                if let Some(key) = rule.key() {
-                    activity.denied(&key, || self.name(rule));
-                }
-            }
-        }
-    }
-
     /// Counts a request whose rules have been gone through.
     pub(crate) fn note_request(&self, request: &RequestOutcome, is_allowed: bool) {
         self.live.add_requests(&OutcomeCounts {
@@ -113,11 +96,6 @@ impl ServerActivity {
             degraded: u64::from(request.is_degraded),
             cost: if is_allowed { request.cost } else { 0 },
         });
-    }
-
-    fn of<'r>(&self, rule: &'r Rule) -> Option<&'r RuleActivity> {
-        let attach = || self.live.rule(rule.id()) as Arc<dyn Any + Send + Sync>;
-        rule.counts().attached(attach).downcast_ref()
     }
 
     /// The name of a key: its attributes and values, as they may be shown.
@@ -136,9 +114,47 @@ impl ServerActivity {
     }
 
     /// Reads the counters of the rules in force.
-    pub(crate) fn sample(&self, rules: &RuleSet) {
+    pub(crate) fn sample(&self, rules: &RulesInForce) {
+        let rules: Vec<RuleInForce<'_>> = rules.iter().collect();
         let counts = rules.iter().map(|rule| (rule.id(), counts_of(rule)));
         self.live.sample(now(), counts);
+    }
+}
+
+/// Counts the keys of one rule.
+pub(crate) struct WatchedRule {
+    activity: Arc<ServerActivity>,
+    id: String,
+    /// Made for the first request, because rules share the memory for it.
+    keys: OnceLock<Arc<RuleActivity>>,
+}
+
+impl WatchedRule {
+    pub(crate) fn new(activity: &Arc<ServerActivity>, rule: &Rule) -> Self {
+        Self {
+            activity: Arc::clone(activity),
+            id: rule.id().to_owned(),
+            keys: OnceLock::new(),
+        }
+    }
+}
+
+impl RuleWatch for WatchedRule {
+    fn decided(&self, rule: &ObservedRule<'_, '_>) {
+        let keys = self.keys.get_or_init(|| self.activity.live.rule(&self.id));
+        match rule.verdict() {
+            Verdict::Allowed | Verdict::ShadowAllowed => {
+                let admitted = rule.admitted();
+                if let Some(key) = rule.key().filter(|_| admitted > 0) {
+                    keys.used(&key, admitted, || self.activity.name(rule));
+                }
+            }
+            Verdict::Denied | Verdict::ShadowDenied => {
+                if let Some(key) = rule.key() {
+                    keys.denied(&key, || self.activity.name(rule));
+                }
+            }
+        }
     }
 }
 
@@ -148,7 +164,7 @@ pub(crate) fn now() -> u64 {
 }
 
 /// All that was counted of a rule.
-fn counts_of(rule: &Rule) -> OutcomeCounts {
+fn counts_of(rule: &RuleInForce<'_>) -> OutcomeCounts {
     let counts = rule.counts();
     let sum = |verdict| {
         let counts = FrontEnd::ALL.map(|front_end| counts.decisions(front_end, verdict));

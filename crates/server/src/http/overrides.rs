@@ -199,7 +199,7 @@ pub(super) async fn put(
     let now = SystemClock.now();
     let one = KeptOverride {
         rule: id.to_owned(),
-        grant: granted(server, rule, &new, now)?,
+        grant: granted(server, &rule, &new, now)?,
         reason: new.reason()?,
         by: caller.name.clone(),
         at: now,
@@ -278,7 +278,7 @@ pub(super) async fn delete(
         rule.override_key(&written, settings, &server.digest).ok()
     };
     let named = MeantKey {
-        read: rule.and_then(|rule| read(rule)),
+        read: rule.and_then(|rule| read(&rule)),
         written: written.into_owned(),
     };
     let removal = OverrideChange::Remove {

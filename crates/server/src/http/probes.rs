@@ -33,7 +33,13 @@ impl Readiness {
     /// others decide their keys exactly.
     pub(super) async fn of(server: &Server) -> Self {
         let store = server.store_health().await;
-        let can_decide = || server.gate.rules().iter().all(works_without_store);
+        let can_decide = || {
+            server
+                .gate
+                .rules()
+                .iter()
+                .all(|rule| works_without_store(&rule))
+        };
         let status = if server.is_draining() {
             "draining"
         } else if !server.book.has_rules() || server.identity.lacks_keys() {

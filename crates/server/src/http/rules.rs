@@ -57,7 +57,7 @@ pub(super) fn whole_set(server: &Server) -> ApiReply {
     let version = server.book.version();
     let rules = server.gate.rules();
     let tag = etag(&rules.written());
-    let rules: Vec<serde_json::Value> = rules.iter().map(|rule| answered(rule)).collect();
+    let rules: Vec<serde_json::Value> = rules.iter().map(|rule| answered(&rule)).collect();
     let body = json!({"rules": rules, "version": version});
     with_header(
         json(StatusCode::OK, body.to_string().into_bytes()),
@@ -72,7 +72,7 @@ pub(super) fn get(server: &Server, parts: &Parts, id: &str) -> Result<ApiReply, 
     super::need_rules(server)?;
     let rules = server.gate.rules();
     let rule = rules.get(id).ok_or_else(|| no_such_rule(id))?;
-    Ok(unless_known(&parts.headers, one(StatusCode::OK, rule)))
+    Ok(unless_known(&parts.headers, one(StatusCode::OK, &rule)))
 }
 
 fn one(status: StatusCode, rule: &Rule) -> ApiReply {

@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate::Timestamp;
-use tidegate::gate::{Charged, Observed, Observer};
+use tidegate::gate::{Charged, Observed, Observer, RuleWatch};
+use tidegate::rules::Rule;
 use tidegate_identity::Secret;
 use tidegate_listen::clock::TickClock;
 
 use super::exchanges;
 use super::logs::DenialLog;
 use super::{Metrics, Throttled};
-use crate::activity::{RequestOutcome, ServerActivity};
+use crate::activity::{RequestOutcome, ServerActivity, WatchedRule};
 
 /// The observer of the server's gate.
 pub(crate) struct DecisionObserver {
@@ -94,15 +95,16 @@ impl Observer for DecisionObserver {
             request.note_cost(attributes.cost());
             for rule in part.rules() {
                 rule.count(observed.front_end);
-                if let Some(activity) = activity {
-                    activity.note_rule(&rule, &mut request);
+                if activity.is_some() {
+                    request.note_rule(&rule);
+                    rule.watch();
                 }
             }
             if let Some(at) = attributes.time() {
                 let at = at.as_micros();
                 self.latest_time.fetch_max(at, Ordering::Relaxed);
             }
-            if decision.limits().len() == 0 {
+            if decision.is_unmatched() {
                 self.metrics.unmatched();
             }
             if decision.is_denied() {
@@ -116,5 +118,10 @@ impl Observer for DecisionObserver {
 
     fn charged(&self, began: u64, _charged: &Charged) {
         self.note_time(began);
+    }
+
+    fn watch(&self, rule: &Rule) -> Option<Arc<dyn RuleWatch>> {
+        let activity = self.activity.as_ref()?;
+        Some(Arc::new(WatchedRule::new(activity, rule)))
     }
 }

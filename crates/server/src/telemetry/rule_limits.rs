@@ -5,11 +5,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
-use tidegate::rules::RuleSet;
+use tidegate::gate::RulesInForce;
 
 use tidegate_listen::Labels;
 
-pub(super) fn register(registry: &mut Registry, rules: &RuleSet) {
+pub(super) fn register(registry: &mut Registry, rules: &RulesInForce) {
     let limits = Family::<Labels<1>, Gauge>::default();
     let latencies = Family::<Labels<1>, Gauge<f64, AtomicU64>>::default();
     for rule in rules.iter() {

@@ -5,7 +5,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use tidegate::Reason;
-use tidegate::rules::{FrontEnd, Mode, Rule, RuleSet, Verdict};
+use tidegate::gate::{RuleInForce, RulesInForce};
+use tidegate::rules::{FrontEnd, Mode, Rule, Verdict};
 
 use super::metrics::gauge;
 use super::rule_limits;
@@ -24,12 +25,12 @@ struct Families {
     unread_costs: Family<Labels<1>, Counter>,
 }
 
-pub(crate) fn register(registry: &mut Registry, rules: &RuleSet, front_ends: &[FrontEnd]) {
+pub(crate) fn register(registry: &mut Registry, rules: &RulesInForce, front_ends: &[FrontEnd]) {
     let families = Families::default();
     let has_zeros = rules.len() <= MOST_AT_ZERO;
     let shown_at_zero = if has_zeros { front_ends } else { &[] };
     for rule in rules.iter() {
-        families.add(rule, shown_at_zero, has_zeros);
+        families.add(&rule, shown_at_zero, has_zeros);
     }
     rule_limits::register(registry, rules);
     registry.register(
@@ -61,7 +62,7 @@ pub(crate) fn register(registry: &mut Registry, rules: &RuleSet, front_ends: &[F
 }
 
 impl Families {
-    fn add(&self, rule: &Rule, front_ends: &[FrontEnd], has_zeros: bool) {
+    fn add(&self, rule: &RuleInForce<'_>, front_ends: &[FrontEnd], has_zeros: bool) {
         let counts = rule.counts();
         let id = || ("rule", rule.id().to_owned());
         for front_end in FrontEnd::ALL {

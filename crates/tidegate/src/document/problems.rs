@@ -29,7 +29,7 @@ pub struct Problem {
 }
 
 /// The problems of one document.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Problems {
     list: Vec<Problem>,
     errors: usize,

@@ -4,8 +4,8 @@ use tidegate_core::{Charge, Outcome, Outcomes, Request, Store, StoreError};
 
 use super::Gate;
 use super::fallback::unknown;
-use super::group::Verb;
 use super::local::{LocalCharge, LocalRequest};
+use super::pipeline::Verb;
 use crate::rules::{OnStoreFailure, Share};
 
 /// The outcome of a limit that the caller brought.

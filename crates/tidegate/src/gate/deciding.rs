@@ -7,10 +7,9 @@ use futures_util::future::join_all;
 use smallvec::SmallVec;
 use tidegate_core::{MemoryStore, Micros, Outcomes, SharedStore, Store, StoreError};
 
-use super::group::{StoreCall, Verb};
 use super::matching::match_rules;
 use super::parts::{Asked, pipelines_of};
-use super::pipeline::Pipeline;
+use super::pipeline::{Pipeline, Step, StoreCall, Verb};
 use super::{Gate, Observed, Receipt, RulesInForce};
 use crate::attributes::Attributes;
 use crate::rules::FrontEnd;
@@ -24,16 +23,16 @@ pub struct Deciding<'g, 'a, 'b, S> {
     pub(super) asked: Asked<'a, 'b>,
 }
 
-impl<'a, S: Store> Deciding<'_, 'a, '_, S> {
+impl<S: Store> Deciding<'_, '_, '_, S> {
     /// Decides without waiting, if the store keeps all state in memory. None, and nothing is charged, with
     /// a store that may have to wait.
-    pub fn now(self) -> Option<Receipt<'a>> {
+    pub fn now(self) -> Option<Receipt> {
         let store = self.gate.store.memory()?;
         Some(self.decide_in(store))
     }
 
     /// Decides, and waits for the store where that is necessary.
-    pub async fn wait(self) -> Receipt<'a> {
+    pub async fn wait(self) -> Receipt {
         match self.gate.store.memory() {
             Some(store) => self.decide_in(store),
             // In a box, so that decisions in memory do not carry what a call over the network needs.
@@ -41,7 +40,7 @@ impl<'a, S: Store> Deciding<'_, 'a, '_, S> {
         }
     }
 
-    fn decide_in(self, store: &MemoryStore) -> Receipt<'a> {
+    fn decide_in(self, store: &MemoryStore) -> Receipt {
         let began = self.gate.begin();
         let receipt = match self.asked {
             Asked::Request(attributes) => {
@@ -61,7 +60,7 @@ impl<'a, S: Store> Deciding<'_, 'a, '_, S> {
         receipt
     }
 
-    async fn wait_for_store(self) -> Receipt<'a> {
+    async fn wait_for_store(self) -> Receipt {
         let (gate, began) = (self.gate, self.gate.begin());
         let receipt = match self.asked {
             Asked::Request(attributes) => {
@@ -79,23 +78,22 @@ impl<'a, S: Store> Deciding<'_, 'a, '_, S> {
         receipt
     }
 
-    fn observe(&self, began: u64, receipt: &Receipt<'_>) {
+    fn observe(&self, began: u64, receipt: &Receipt) {
         if let Some(observer) = &self.gate.observer {
             observer.decided(&Observed {
                 began,
                 front_end: self.front_end,
                 decisions: receipt.decisions(),
                 asked: self.asked,
-                matched: receipt.matched(),
             });
         }
     }
 }
 
 /// Makes the calls of a pipeline to a store in memory.
-pub(super) fn run_in_memory(pipeline: &mut Pipeline<'_>, store: &MemoryStore) {
-    for index in 0..pipeline.groups.len() {
-        let call = pipeline.call(index);
+pub(super) fn run_in_memory(pipeline: &mut Pipeline, store: &MemoryStore) {
+    for step in pipeline.steps() {
+        let call = pipeline.call(step);
         if call.charges.is_empty() {
             continue;
         }
@@ -104,8 +102,8 @@ pub(super) fn run_in_memory(pipeline: &mut Pipeline<'_>, store: &MemoryStore) {
             && let Some(refused) = store.without_room(&request)
         {
             drop(call);
-            pipeline.groups[index].record(&refused);
-            pipeline.refuse_permits(index);
+            pipeline.record(step, &refused);
+            pipeline.refuse_permits(step);
             continue;
         }
         let outcomes = match call.verb {
@@ -114,7 +112,7 @@ pub(super) fn run_in_memory(pipeline: &mut Pipeline<'_>, store: &MemoryStore) {
             Verb::Preview => store.preview(&request),
         };
         drop(call);
-        pipeline.groups[index].record(&outcomes);
+        pipeline.record(step, &outcomes);
     }
     if pipeline.mark_spent() {
         let call = pipeline.settle_call();
@@ -127,41 +125,50 @@ pub(super) fn run_in_memory(pipeline: &mut Pipeline<'_>, store: &MemoryStore) {
 
 impl<S: Store> Gate<S> {
     /// The pipeline of a request, whose rules have matched.
-    fn pipeline<'a>(&self, rules: &RulesInForce, attributes: &'a Attributes<'_>) -> Pipeline<'a> {
+    fn pipeline(&self, rules: &RulesInForce, attributes: &Attributes<'_>) -> Pipeline {
         let now = self.time_of(attributes);
-        let matched = match_rules(rules, attributes, self.terms(now));
-        let permit = self.new_permit(rules, &matched);
+        let matched = match_rules(&rules.0, attributes, self.terms(now));
+        let permit = self.new_permit(&rules.0, &matched);
         let times = (attributes.time(), now);
         Pipeline::new(Arc::clone(&rules.0), matched, times, permit)
     }
 
     /// Makes the calls of a pipeline, those that do not depend on each other at the same time.
-    pub(super) async fn run(&self, pipeline: &mut Pipeline<'_>) {
-        loop {
-            let groups = pipeline.next_groups();
-            if groups.is_empty() {
-                break;
-            }
-            let calls: SmallVec<[StoreCall<'_>; 1]> =
-                groups.clone().map(|index| pipeline.call(index)).collect();
-            let answers: SmallVec<[Result<Outcomes, StoreError>; 1]> = match &calls[..] {
-                [call] => std::iter::once(self.ask(call).await).collect(),
-                calls => join_all(calls.iter().map(|call| self.ask(call)))
-                    .await
-                    .into(),
-            };
-            drop(calls);
-            for (index, answer) in groups.zip(answers) {
-                match answer {
-                    Ok(outcomes) => pipeline.groups[index].record(&outcomes),
-                    Err(_) => self.decide_without_store(pipeline, index),
-                }
-            }
+    pub(super) async fn run(&self, pipeline: &mut Pipeline) {
+        let steps = pipeline.steps();
+        let first_shadow = steps
+            .iter()
+            .position(|step| matches!(step, Step::Shadow(_)));
+        let (together, shadows) = steps.split_at(first_shadow.unwrap_or(steps.len()));
+        for step in together {
+            self.run_steps(pipeline, std::slice::from_ref(step)).await;
+        }
+        if !shadows.is_empty() {
+            self.run_steps(pipeline, shadows).await;
         }
         self.settle_spent(pipeline).await;
     }
 
-    /// Calls the store, after it has heard of what the same keys were admitted without it.
+    /// Makes the calls of steps that do not depend on each other.
+    async fn run_steps(&self, pipeline: &mut Pipeline, steps: &[Step]) {
+        let calls: SmallVec<[StoreCall<'_>; 1]> =
+            steps.iter().map(|step| pipeline.call(*step)).collect();
+        let answers: SmallVec<[Result<Outcomes, StoreError>; 1]> = match &calls[..] {
+            [call] => std::iter::once(self.ask(call).await).collect(),
+            calls => join_all(calls.iter().map(|call| self.ask(call)))
+                .await
+                .into(),
+        };
+        drop(calls);
+        for (step, answer) in steps.iter().zip(answers) {
+            match answer {
+                Ok(outcomes) => pipeline.record(*step, &outcomes),
+                Err(_) => self.decide_without_store(pipeline, *step),
+            }
+        }
+    }
+
+    /// Reconciles the request's keys, then calls the store.
     async fn ask(&self, call: &StoreCall<'_>) -> Result<Outcomes, StoreError> {
         let request = call.request();
         if request.charges.is_empty() {

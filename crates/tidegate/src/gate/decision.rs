@@ -1,4 +1,4 @@
-//! The decision: what each limit of each rule answered, and what that means for the request.
+//! The decision: what the rules that apply said, and what that means for the request.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,76 +7,19 @@ use smallvec::SmallVec;
 use tidegate_core::headers::{HeaderSettings, Headers, Item, limit_name, seconds_to_retry};
 use tidegate_core::{Algorithm, Limit, Micros, Outcome, PermitId, Retry, Timestamp};
 
-use super::group::DecidedLimits;
-use super::matching::Lacking;
+use super::in_force::InForce;
+use super::rule_decision::{Lacking, RuleDecision, RuleDecisions};
 use crate::limiter_decision::is_more_pressing;
 use crate::reason::Reason;
-use crate::rules::{FrontEnd, Grant, MissingNames, OnStoreFailure, Rule, RuleSet, Share, Verdict};
-
-/// One limit of a rule that applies, and its outcome.
-#[derive(Debug, Clone)]
-pub(super) struct DecidedLimit {
-    /// The index of its rule, of what that grants, and of the limit.
-    pub(super) rule: usize,
-    pub(super) grant: usize,
-    pub(super) limit: usize,
-    pub(super) outcome: Outcome,
-    /// Whether there is a limit to charge; otherwise the rule denies the request outright.
-    pub(super) is_charged: bool,
-    pub(super) is_shadow: bool,
-    pub(super) is_degraded: bool,
-    /// Why it denies, if only because the store is unavailable, or for the request's credentials.
-    pub(super) failure: Option<Reason>,
-    /// This instance's share of the limit, if it decided locally.
-    pub(super) share: Option<Arc<Share>>,
-    /// The limit that was charged, of an adaptive rule.
-    pub(super) current_limit: Option<Arc<Limit>>,
-    /// The attributes for lack of which the rule denies the request.
-    pub(super) lacking: Option<Arc<Lacking>>,
-}
-
-impl DecidedLimit {
-    /// The limit that was charged; none if the rule denies the request outright.
-    pub(super) fn limit<'s>(&'s self, rules: &'s RuleSet) -> Option<&'s Limit> {
-        match (
-            &self.current_limit,
-            &rules.at(self.rule).grants()[self.grant],
-        ) {
-            (Some(limit), _) => Some(limit),
-            (None, Grant::Limits(limits)) if self.is_charged => limits.get(self.limit),
-            _ => None,
-        }
-    }
-
-    /// Why it denies the request, if it does.
-    fn reason(&self, rule: &Rule) -> Option<Reason> {
-        if self.outcome.allowed {
-            return None;
-        }
-        if self.failure.is_some() {
-            return self.failure;
-        }
-        Some(if !self.is_charged {
-            // One that is blocked would be denied with the attribute, too.
-            match rule.grants()[self.grant] {
-                Grant::Blocked => Reason::Blocked,
-                Grant::Limits(_) | Grant::Unlimited => Reason::MissingAttribute,
-            }
-        } else if self.outcome.retry == Retry::Never {
-            Reason::TooExpensive
-        } else {
-            Reason::OverLimit
-        })
-    }
-}
+use crate::rules::{FrontEnd, MissingNames, OnStoreFailure, Rule};
 
 /// Whether a request may go on, and what its caller should know.
 #[derive(Debug, Clone)]
 pub struct Decision {
-    rules: Arc<RuleSet>,
-    limits: DecidedLimits,
-    /// The index of the limit that decided, of those that are enforced.
-    headline: Option<usize>,
+    in_force: Arc<InForce>,
+    rules: RuleDecisions,
+    /// The indexes of the enforced rule that decided, and of its limit.
+    headline: Option<(usize, usize)>,
     permit: Option<PermitId>,
 }
 
@@ -85,7 +28,7 @@ pub struct Decision {
 #[non_exhaustive]
 pub struct LimitOutcome<'d> {
     /// The rule.
-    pub rule: &'d Rule,
+    pub rule: &'d Arc<Rule>,
     /// The limit in force, or this instance's share of it if it decided locally; none if the rule denies
     /// the request outright.
     pub limit: Option<&'d Limit>,
@@ -104,51 +47,35 @@ pub struct LimitOutcome<'d> {
 
 impl Decision {
     pub(super) fn new(
-        rules: Arc<RuleSet>,
-        limits: DecidedLimits,
+        in_force: Arc<InForce>,
+        rules: RuleDecisions,
         permit: Option<PermitId>,
     ) -> Self {
-        let mut headline: Option<usize> = None;
-        for (index, limit) in limits.iter().enumerate() {
-            let is_before =
-                |earlier: usize| !is_more_pressing(&limit.outcome, &limits[earlier].outcome);
-            if !limit.is_shadow && !headline.is_some_and(is_before) {
-                headline = Some(index);
-            }
-        }
-        if let Some(index) = headline
-            && limits[index].outcome.retry == Retry::Never
-        {
-            headline = Some(headline_of_refused(&rules, &limits).unwrap_or(index));
-        }
+        let headline = headline_of(&in_force, &rules);
         let mut decision = Self {
+            in_force,
             rules,
-            limits,
             headline,
             permit: None,
         };
-        decision.permit = permit.filter(|_| decision.is_allowed() && decision.holds_permit());
+        if permit.is_some() && decision.is_allowed() && decision.holds_permit() {
+            decision.permit = permit;
+        }
         decision
     }
 
     /// Whether a concurrency limit was charged, of an enforced or of a shadow rule.
     fn holds_permit(&self) -> bool {
-        self.limits().any(|limit| {
-            let is_charged =
-                !limit.is_degraded || limit.rule.on_store_failure() == OnStoreFailure::Local;
-            let mut of_rule = self
-                .limits()
-                .filter(|other| std::ptr::eq(other.rule, limit.rule));
-            limit.limit.is_some_and(Limit::is_concurrency)
-                && is_charged
-                && of_rule.all(|other| other.outcome.allowed)
-        })
+        let mut rules = self.rules.iter();
+        rules.any(|rule| rule.holds_permit(&self.in_force))
     }
 
     /// Whether the request may go on.
     pub fn is_allowed(&self) -> bool {
-        let headline = self.headline.map(|index| &self.limits[index]);
-        headline.is_none_or(|limit| limit.outcome.allowed)
+        let outcome = |(rule, limit): (usize, usize)| &self.rules[rule].answers[limit].outcome;
+        self.headline
+            .map(outcome)
+            .is_none_or(|outcome| outcome.allowed)
     }
 
     /// Whether the request is denied. Only shadow rules were charged.
@@ -177,7 +104,8 @@ impl Decision {
     /// The outcome that decided: of those that deny the one with the longest wait, otherwise the one with
     /// the fewest remaining. None if no rule applies.
     pub fn headline(&self) -> Option<LimitOutcome<'_>> {
-        self.headline.map(|index| self.outcome(&self.limits[index]))
+        let (rule, limit) = self.headline?;
+        Some(self.outcome(&self.rules[rule], limit))
     }
 
     /// The id of the rule that decided.
@@ -238,45 +166,63 @@ impl Decision {
         lasts.min()
     }
 
-    pub(super) fn rules(&self) -> &Arc<RuleSet> {
+    pub(super) fn in_force(&self) -> &InForce {
+        &self.in_force
+    }
+
+    /// What each rule said that applies, in their order.
+    pub(super) fn rules(&self) -> &[RuleDecision] {
         &self.rules
     }
 
-    pub(super) fn decided_limits(&self) -> &[DecidedLimit] {
-        &self.limits
+    /// Whether no rule applies to the request.
+    pub fn is_unmatched(&self) -> bool {
+        self.rules.is_empty()
     }
 
     /// The outcome of each limit, in the order of the rules; those of shadow rules among them.
-    pub fn limits(&self) -> impl ExactSizeIterator<Item = LimitOutcome<'_>> {
-        self.limits.iter().map(|limit| self.outcome(limit))
+    pub fn limits(&self) -> impl Iterator<Item = LimitOutcome<'_>> {
+        let of_rule = |rule| self.limits_of(rule);
+        self.rules.iter().flat_map(of_rule)
+    }
+
+    /// The outcome of each limit of a rule that applies.
+    pub(super) fn limits_of<'d>(
+        &'d self,
+        rule: &'d RuleDecision,
+    ) -> impl Iterator<Item = LimitOutcome<'d>> {
+        (0..rule.answers.len()).map(move |limit| self.outcome(rule, limit))
     }
 
     fn enforced(&self) -> impl Iterator<Item = LimitOutcome<'_>> {
-        self.limits().filter(|limit| !limit.is_shadow)
+        let enforced = self.rules.iter().filter(|rule| !rule.is_shadow);
+        enforced.flat_map(|rule| self.limits_of(rule))
     }
 
-    fn outcome<'d>(&'d self, decided: &'d DecidedLimit) -> LimitOutcome<'d> {
-        let rule = self.rules.at(decided.rule);
-        let limit = match &decided.share {
+    fn outcome<'d>(&'d self, decided: &'d RuleDecision, index: usize) -> LimitOutcome<'d> {
+        let answer = &decided.answers[index];
+        let limit = match &answer.share {
             Some(share) => Some(&share.part),
-            None => decided.limit(&self.rules),
+            None => decided.limits(&self.in_force).get(index),
         };
         LimitOutcome {
-            rule,
+            rule: self.in_force.shared(decided.rule),
             limit,
-            index: decided.limit,
-            outcome: &decided.outcome,
+            index,
+            outcome: &answer.outcome,
             is_shadow: decided.is_shadow,
-            is_degraded: decided.is_degraded,
-            reason: decided.reason(rule),
+            is_degraded: answer.is_degraded,
+            reason: decided.reason(answer, &self.in_force),
             lacking: decided.lacking.as_deref(),
         }
     }
 
     /// The headers that report it to a client, as names in lower case and values.
     pub fn headers(&self, settings: &HeaderSettings) -> Headers {
-        let before = self.limits[..self.headline.unwrap_or(0)].iter();
-        let headline = before.filter(|limit| !limit.is_shadow).count();
+        let headline = self.headline.map_or(0, |(rule, limit)| {
+            let before = self.rules[..rule].iter().filter(|rule| !rule.is_shadow);
+            before.map(|rule| rule.answers.len()).sum::<usize>() + limit
+        });
         let mut enforced = self.enforced();
         // Most requests have one limit, and need no lists.
         if let (Some(limit), None) = (enforced.next(), enforced.next()) {
@@ -310,82 +256,48 @@ impl Decision {
         seconds_to_retry(charged)
     }
 
-    /// Counts the outcome of each rule for a request of this front end.
+    /// Counts what each rule said, for a request of this front end. An [observer](super::Observer) does that itself.
     pub fn count(&self, front_end: FrontEnd) {
-        for outcome in self.rule_outcomes() {
-            outcome.count(front_end);
+        for rule in &self.rules {
+            rule.count(&self.in_force, front_end);
         }
     }
+}
 
-    /// The outcome of each rule that applies, in their order.
-    pub(super) fn rule_outcomes(&self) -> impl Iterator<Item = RuleOutcome<'_>> {
-        let mut limits = self.limits.iter().peekable();
-        std::iter::from_fn(move || {
-            let mut decisive = limits.next()?;
-            let mut delay = decisive.outcome.delay;
-            let index = decisive.rule;
-            while let Some(next) = limits.next_if(|next| next.rule == index) {
-                delay = delay.max(next.outcome.delay);
-                if is_more_pressing(&next.outcome, &decisive.outcome) {
-                    decisive = next;
-                }
+/// The enforced limit that decides, by the indexes of its rule and its own: the most pressing.
+fn headline_of(in_force: &InForce, rules: &[RuleDecision]) -> Option<(usize, usize)> {
+    let mut headline: Option<((usize, usize), &Outcome)> = None;
+    for (index, rule) in rules.iter().enumerate().filter(|(_, rule)| !rule.is_shadow) {
+        for (limit, answer) in rule.answers.iter().enumerate() {
+            let outcome = &answer.outcome;
+            if headline.is_none_or(|(_, earlier)| is_more_pressing(outcome, earlier)) {
+                headline = Some(((index, limit), outcome));
             }
-            let rule = self.rules.at(index);
-            let reason = decisive.reason(rule);
-            let verdict = match (decisive.is_shadow, reason.is_none()) {
-                (false, true) => Verdict::Allowed,
-                (false, false) => Verdict::Denied,
-                (true, true) => Verdict::ShadowAllowed,
-                (true, false) => Verdict::ShadowDenied,
-            };
-            Some(RuleOutcome {
-                rule,
-                index,
-                verdict,
-                reason,
-                is_delayed: delay > Micros::ZERO && reason.is_none(),
-                is_degraded: decisive.is_degraded,
-            })
-        })
+        }
     }
+    let (headline, outcome) = headline?;
+    if outcome.retry == Retry::Never {
+        return headline_of_refused(in_force, rules).or(Some(headline));
+    }
+    Some(headline)
 }
 
 /// The limit that decides a request that is denied for its credentials: one by address alone that denies it too,
 /// else the first that denies for them. None if no credentials are refused.
 #[cold]
-fn headline_of_refused(rules: &RuleSet, limits: &[DecidedLimit]) -> Option<usize> {
-    let find = |is_it: &dyn Fn(&DecidedLimit) -> bool| {
-        let is_it =
-            |limit: &DecidedLimit| !limit.is_shadow && !limit.outcome.allowed && is_it(limit);
-        limits.iter().position(is_it)
+fn headline_of_refused(in_force: &InForce, rules: &[RuleDecision]) -> Option<(usize, usize)> {
+    let find = |is_it: &dyn Fn(&RuleDecision) -> bool| {
+        let rule = rules
+            .iter()
+            .position(|rule| !rule.lets_pass() && is_it(rule))?;
+        let mut answers = rules[rule].answers.iter();
+        let limit = answers.position(|answer| !answer.outcome.allowed)?;
+        Some((rule, limit))
     };
-    let is_refused = |limit: &DecidedLimit| limit.failure.is_some_and(Reason::is_about_credentials);
-    let refused = find(&is_refused)?;
+    let refused = find(&|rule| rule.refusal().is_some())?;
     let is_of_address =
-        |limit: &DecidedLimit| !is_refused(limit) && rules.at(limit.rule).is_by_address();
+        |rule: &RuleDecision| rule.refusal().is_none() && in_force.at(rule.rule).is_by_address();
     find(&is_of_address).or(Some(refused))
-}
-
-/// What a rule said to a request: of its limits, the one that decides.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RuleOutcome<'d> {
-    pub(super) rule: &'d Rule,
-    /// The index of the rule.
-    pub(super) index: usize,
-    pub(super) verdict: Verdict,
-    reason: Option<Reason>,
-    pub(super) is_delayed: bool,
-    pub(super) is_degraded: bool,
-}
-
-impl RuleOutcome<'_> {
-    pub(super) fn count(&self, front_end: FrontEnd) {
-        let counts = self.rule.counts();
-        if let (Verdict::Denied, Some(reason)) = (self.verdict, self.reason) {
-            counts.count_denied(reason);
-        }
-        counts.count(front_end, self.verdict);
-    }
 }
 
 impl<'d> LimitOutcome<'d> {
@@ -418,7 +330,7 @@ impl<'d> LimitOutcome<'d> {
     /// The attribute that the request's credentials should give, if it is denied because they are not valid.
     pub fn refused(&self) -> Option<&'d str> {
         match self.lacking? {
-            Lacking::Refused(attribute) => Some(attribute),
+            Lacking::Refused { attribute, .. } => Some(attribute),
             Lacking::Missing(_) => None,
         }
     }

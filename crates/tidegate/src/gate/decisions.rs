@@ -138,6 +138,6 @@ impl Decisions {
 
 /// Whether a part is under a quota, also under one that only counts.
 fn is_quota(decision: &Decision) -> bool {
-    let mut limits = decision.limits();
-    limits.next().is_some_and(|limit| limit.rule.is_quota())
+    let first = decision.rules().first();
+    first.is_some_and(|rule| decision.in_force().at(rule.rule).is_quota())
 }

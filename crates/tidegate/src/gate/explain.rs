@@ -7,8 +7,10 @@ use std::sync::Arc;
 use tidegate_core::Store;
 
 use super::deciding::run_in_memory;
-use super::matching::{MatchedRule, MatchedRules, NoPart, RuleMatcher};
+use super::in_force::InForce;
+use super::matching::{NoPart, RuleMatcher};
 use super::pipeline::Pipeline;
+use super::rule_decision::{RuleDecision, RuleDecisions};
 use super::{Decision, Gate, LimitOutcome, RulesInForce};
 use crate::attributes::Attributes;
 use crate::rules::{Explaining, Facts, FailedCondition, GrantSource, Rule, ShowValue, limits_text};
@@ -67,8 +69,11 @@ impl Explanation {
 
     /// What the limits of a rule would have answered.
     pub fn limits_of(&self, rule: &Rule) -> impl Iterator<Item = LimitOutcome<'_>> {
-        let limits = self.decision.limits();
-        limits.filter(move |limit| std::ptr::eq(limit.rule, rule))
+        let in_force = self.decision.in_force();
+        let mut rules = self.decision.rules().iter();
+        let decided = rules.find(|decided| in_force.at(decided.rule).id() == rule.id());
+        let limits = decided.map(|decided| self.decision.limits_of(decided));
+        limits.into_iter().flatten()
     }
 }
 
@@ -108,15 +113,15 @@ impl<S: Store> Gate<S> {
         }
     }
 
-    fn explain_rules<'a>(
+    fn explain_rules(
         &self,
         rules: &RulesInForce,
-        attributes: &'a Attributes<'_>,
+        attributes: &Attributes<'_>,
         show: &ShowValue<'_>,
-    ) -> (Vec<ExplainedRule>, usize, Pipeline<'a>) {
+    ) -> (Vec<ExplainedRule>, usize, Pipeline) {
         let now = self.time_of(attributes);
         let asking = RuleMatcher {
-            rules,
+            in_force: &rules.0,
             facts: &Facts::of(attributes, self.invalid_credentials),
             attributes,
             now,
@@ -131,12 +136,12 @@ impl<S: Store> Gate<S> {
         let found = rules
             .is_by_descriptors()
             .then(|| rules.candidates(attributes).first().copied());
-        let mut matched = MatchedRules::new();
+        let mut matched = RuleDecisions::new();
         let mut explained = Vec::new();
         let mut failed_rules = 0;
         for (index, rule) in rules.iter().enumerate() {
             let is_other = |found: Option<u32>| found.map(|found| found as usize) != Some(index);
-            let rule = Arc::clone(rule);
+            let rule = Arc::clone(&rule);
             let mut fails = |rule: Arc<Rule>, why: &dyn Fn(&Rule) -> FailedCondition| {
                 failed_rules += 1;
                 (failed_rules <= MOST_FAILED).then(|| {
@@ -163,7 +168,8 @@ impl<S: Store> Gate<S> {
                             rule,
                         }),
                         Ok(charged) => {
-                            let explained = ExplainedRule::charged(rule, &charged, &asked);
+                            let explained =
+                                ExplainedRule::charged(rule, &charged, &rules.0, &asked);
                             matched.push(charged);
                             Some(explained)
                         }
@@ -194,10 +200,15 @@ impl ExplainedRule {
         }
     }
 
-    fn charged(rule: Arc<Rule>, matched: &MatchedRule<'_>, asked: &Explaining<'_, '_>) -> Self {
+    fn charged(
+        rule: Arc<Rule>,
+        matched: &RuleDecision,
+        in_force: &InForce,
+        asked: &Explaining<'_, '_>,
+    ) -> Self {
         let text = match &matched.current_limit {
             Some(limit) => limits_text(std::slice::from_ref(limit)),
-            None => rule.grants()[matched.grant].text(),
+            None => in_force.grant(matched.rule, matched.grant).text(),
         };
         let grant = ExplainedGrant {
             source: matched.source,

@@ -6,12 +6,12 @@ use smallvec::SmallVec;
 use tidegate_core::{Limit, Micros, Outcome, Retry, SharedStore, Store, Timestamp};
 
 use super::Gate;
-use super::group::Verb;
+use super::in_force::InForce;
 use super::local::{LocalCharge, LocalRequest};
-use super::matching::MatchedRule;
-use super::pipeline::Pipeline;
+use super::pipeline::{Pipeline, Step, Verb};
+use super::rule_decision::{LimitDecision, RuleDecision};
 use crate::reason::Reason;
-use crate::rules::{OnStoreFailure, RuleSet, Share, add_one};
+use crate::rules::{OnStoreFailure, Share, add_one};
 
 /// When to retry a request that was denied because the store is unavailable.
 const TRY_AGAIN: Micros = Micros::SECOND;
@@ -20,34 +20,35 @@ const TRY_AGAIN: Micros = Micros::SECOND;
 type RuleShares = SmallVec<[Arc<Share>; 2]>;
 
 impl<S: Store> Gate<S> {
-    /// Decides a group for which the store gave no answer, as its rules say.
-    pub(super) fn decide_without_store(&self, pipeline: &mut Pipeline<'_>, index: usize) {
-        let (at, permit) = (pipeline.at, pipeline.permit_for(index));
-        let mut verb = pipeline.verb(index);
-        let is_counted = !pipeline.is_preview;
-        let (rules, group) = (&pipeline.rules, &mut pipeline.groups[index]);
+    /// Decides a step for which the store gave no answer, as its rules say.
+    pub(super) fn decide_without_store(&self, pipeline: &mut Pipeline, step: Step) {
+        let (at, permit) = (pipeline.at, pipeline.permit_for(step));
+        let (mut verb, is_counted) = (pipeline.verb(step), !pipeline.is_preview);
         let now = at.unwrap_or_else(|| self.clock.now());
-        let policy = |matched: &MatchedRule<'_>| rules.at(matched.rule).on_store_failure();
-        for matched in group.matched.iter().filter(|rule| rule.key.is_some()) {
-            if policy(matched) == OnStoreFailure::Deny {
+        let (in_force, rules) = pipeline.rules_of_mut(step);
+        let policy = |rule: &RuleDecision| in_force.at(rule.rule).on_store_failure();
+        let mut rules: SmallVec<[(&mut RuleDecision, RuleShares); 2]> = rules
+            .filter(|rule| rule.key.is_some())
+            .map(|rule| {
+                let shares = self.shares_of(in_force, rule);
+                (rule, shares)
+            })
+            .collect();
+        for (rule, _) in &rules {
+            if policy(rule) == OnStoreFailure::Deny {
                 verb = Verb::Peek;
             }
             if is_counted {
-                add_one(&rules.at(matched.rule).counts().degraded[policy(matched) as usize]);
+                let counts = in_force.state(rule.rule).counts();
+                add_one(&counts.degraded[policy(rule) as usize]);
             }
         }
-        let shares: SmallVec<[RuleShares; 2]> = group
-            .matched
+        let charges: SmallVec<[LocalCharge<'_>; 4]> = rules
             .iter()
-            .map(|matched| self.shares_of(rules, matched))
-            .collect();
-        let rules_and_shares = group.matched.iter().zip(&shares);
-        let charges: SmallVec<[LocalCharge<'_>; 4]> = rules_and_shares
-            .flat_map(|(matched, shares)| {
-                let (key, cost) = (matched.key.as_deref().unwrap_or_default(), matched.cost);
-                shares
-                    .iter()
-                    .map(move |share| LocalCharge { share, key, cost })
+            .flat_map(|(rule, shares)| {
+                let (key, cost) = (rule.key.as_deref().unwrap_or_default(), rule.cost);
+                let charge = move |share| LocalCharge { share, key, cost };
+                shares.iter().map(charge)
             })
             .collect();
         let request = LocalRequest {
@@ -59,41 +60,48 @@ impl<S: Store> Gate<S> {
         let outcomes = self.local.charge(&request, self.store.shared());
         drop(charges);
         let mut outcomes = outcomes.into_iter();
-        for ((matched, limits), shares) in group.limits_by_rule().zip(shares) {
-            let mut shares = shares.into_iter();
-            for limit in limits.iter_mut().filter(|limit| limit.is_charged) {
-                limit.is_degraded = true;
-                let capacity = limit.limit(rules).map_or(0, Limit::capacity);
-                match policy(matched) {
-                    OnStoreFailure::Allow => limit.outcome = unknown(true, capacity, now),
-                    OnStoreFailure::Deny => {
-                        limit.outcome = unknown(false, capacity, now);
-                        limit.failure = Some(Reason::StoreUnavailable);
-                    }
+        for (rule, shares) in &mut rules {
+            let (policy, cost) = (policy(rule), rule.cost);
+            let limits = rule.limits(in_force).iter();
+            let capacities: SmallVec<[u64; 2]> = limits.map(Limit::capacity).collect();
+            let mut shares = shares.drain(..);
+            let answer = |capacity: u64| {
+                let mut answer = match policy {
+                    OnStoreFailure::Allow => LimitDecision::of(unknown(true, capacity, now)),
+                    OnStoreFailure::Deny => LimitDecision {
+                        failure: Some(Reason::StoreUnavailable),
+                        ..LimitDecision::of(unknown(false, capacity, now))
+                    },
                     OnStoreFailure::Local => {
-                        limit.outcome = outcomes.next().unwrap_or(limit.outcome);
-                        limit.share = shares.next();
+                        let outcome = outcomes.next();
+                        let answer = outcome.map_or(LimitDecision::blocked(now), LimitDecision::of);
                         // More than the share can ever grant, and no more than the whole limit.
-                        if limit.outcome.retry == Retry::Never && matched.cost <= capacity {
-                            limit.failure = Some(Reason::StoreUnavailable);
+                        let is_never = answer.outcome.retry == Retry::Never && cost <= capacity;
+                        LimitDecision {
+                            failure: is_never.then_some(Reason::StoreUnavailable),
+                            share: shares.next(),
+                            ..answer
                         }
                     }
-                }
-            }
+                };
+                answer.is_degraded = true;
+                answer
+            };
+            rule.answers = capacities.into_iter().map(answer).collect();
         }
     }
 
     /// This instance's shares of the limits of a rule; none of a rule that does not decide locally.
-    pub(super) fn shares_of(&self, rules: &RuleSet, matched: &MatchedRule<'_>) -> RuleShares {
-        let rule = rules.at(matched.rule);
-        if matched.key.is_none() || rule.on_store_failure() != OnStoreFailure::Local {
+    pub(super) fn shares_of(&self, in_force: &InForce, decided: &RuleDecision) -> RuleShares {
+        let rule = in_force.at(decided.rule);
+        if decided.key.is_none() || rule.on_store_failure() != OnStoreFailure::Local {
             return RuleShares::new();
         }
-        if let Some(limit) = &matched.current_limit {
+        if let Some(limit) = &decided.current_limit {
             return std::iter::once(Share::of(rule.scope(), limit, self.instances())).collect();
         }
-        let shares = rules.shares(self.instances());
-        let shares = shares.limits(matched.rule, matched.grant).iter();
+        let shares = in_force.shares(self.instances());
+        let shares = shares.limits(decided.rule, decided.grant).iter();
         shares.map(Arc::clone).collect()
     }
 

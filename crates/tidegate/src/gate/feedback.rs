@@ -5,10 +5,10 @@ use std::collections::HashMap;
 
 use tidegate_core::Store;
 
-use super::group::DecidedLimits;
+use super::in_force::InForce;
+use super::rule_decision::RuleDecision;
 use super::{Decision, Gate};
 use crate::adaptive::Ended;
-use crate::rules::RuleSet;
 
 /// How a request ended, as its caller reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,19 +80,19 @@ impl Decision {
         if self.is_denied() {
             return;
         }
-        for decided in self.decided_limits() {
-            if let Some(adaptive) = self.rules().at(decided.rule).adaptive()
-                && let Some(limit) = &decided.current_limit
+        for rule in self.rules() {
+            if let Some(adaptive) = self.in_force().state(rule.rule).adaptive()
+                && let (Some(limit), Some(answer)) = (&rule.current_limit, rule.answers.first())
             {
-                adaptive.observe(ended, limit, &decided.outcome);
+                adaptive.observe(ended, limit, &answer.outcome);
             }
         }
     }
 
     /// Whether the limit of any rule follows how this request ends.
     pub fn is_observed(&self) -> bool {
-        let mut limits = self.decided_limits().iter();
-        limits.any(|limit| limit.current_limit.is_some())
+        let mut rules = self.rules().iter();
+        rules.any(|rule| rule.current_limit.is_some())
     }
 }
 
@@ -100,7 +100,7 @@ impl<S: Store> Gate<S> {
     /// Takes in how requests ended that were decided here, for the rules that follow it; all of them, or
     /// none if one names a rule that does not.
     pub fn feedback(&self, reports: &[Feedback<'_>]) -> Result<(), FeedbackError> {
-        let rules = self.rules.load();
+        let rules = self.rules();
         let mut by_rule: HashMap<&str, Vec<Ended>> = HashMap::new();
         for (index, report) in reports.iter().enumerate() {
             let rule = report.rule.to_owned();
@@ -121,14 +121,14 @@ impl<S: Store> Gate<S> {
 }
 
 /// Reports to adaptive rules how far their limits are used.
-pub(super) fn note_use(rules: &RuleSet, limits: &DecidedLimits) {
-    for decided in limits {
-        let is_counted = !decided.is_degraded || decided.share.is_some();
-        if let Some(limit) = &decided.current_limit
-            && let Some(adaptive) = rules.at(decided.rule).adaptive()
-            && is_counted
+#[inline]
+pub(super) fn note_use(in_force: &InForce, rules: &[RuleDecision]) {
+    for rule in rules {
+        if let (Some(limit), Some(answer)) = (&rule.current_limit, rule.answers.first())
+            && let Some(adaptive) = in_force.state(rule.rule).adaptive()
+            && (!answer.is_degraded || answer.share.is_some())
         {
-            adaptive.decided(limit, &decided.outcome);
+            adaptive.decided(limit, &answer.outcome);
         }
     }
 }

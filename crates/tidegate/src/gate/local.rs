@@ -13,8 +13,8 @@ use tidegate_core::{
     Charge, Limit, MemoryStore, Outcome, Outcomes, PermitId, Request, Scope, SharedStore, Timestamp,
 };
 
-use super::group::Verb;
 use super::owed::{Debt, Owed};
+use super::pipeline::Verb;
 use crate::rules::Share;
 
 /// The counters, and what of them the store has not heard of.

@@ -1,101 +1,18 @@
 //! Which rules apply to a request, and what each of them charges.
 
-use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use smallvec::SmallVec;
-use tidegate_core::{Limit, Store, Timestamp};
+use smol_str::SmolStr;
+use tidegate_core::{Store, Timestamp};
 
-use super::Gate;
-use crate::adaptive::AdaptiveLimit;
+use super::in_force::InForce;
+use super::rule_decision::{Lacking, LimitDecision, RuleDecision, RuleDecisions, stage_of};
+use super::{Gate, RulesInForce};
 use crate::attributes::Attributes;
 use crate::credentials::InvalidCredentials;
-use crate::reason::Reason;
-use crate::rules::{
-    CounterKey, Facts, Grant, GrantSource, MissingNames, Mode, Rule, RuleSet, Unmet, add_one,
-};
-
-/// The rules that apply to a request, in their order. Most requests match one rule or two.
-pub(super) type MatchedRules<'a> = SmallVec<[MatchedRule<'a>; 2]>;
-
-/// A rule that applies to a request.
-#[derive(Debug)]
-pub(super) struct MatchedRule<'a> {
-    /// Its index in the rule set.
-    pub(super) rule: usize,
-    /// The index of what it grants to this request.
-    pub(super) grant: usize,
-    /// Where that came from.
-    pub(super) source: GrantSource,
-    /// Whose state is charged. None: the rule denies the request outright.
-    pub(super) key: Option<Cow<'a, str>>,
-    pub(super) cost: u64,
-    /// What the rule charges for each unit of the request's own cost.
-    pub(super) unit_cost: u64,
-    pub(super) is_shadow: bool,
-    /// Whether it is only peeked, and takes nothing.
-    pub(super) is_peek: bool,
-    /// Whether it is settled after the decision, because its cost has been spent already.
-    pub(super) is_settled: bool,
-    /// The current limit of an adaptive rule.
-    pub(super) current_limit: Option<Arc<Limit>>,
-    /// The index of the part of the request that it applies to.
-    pub(super) part: usize,
-    /// The attributes for lack of which it denies the request.
-    pub(super) lacking: Option<Arc<Lacking>>,
-    /// Why it denies the request for its credentials, if it does.
-    pub(super) refusal: Option<Reason>,
-}
-
-/// The attributes for which a rule denies a request outright.
-#[derive(Debug)]
-pub(super) enum Lacking {
-    /// Those of its `per` that the request does not have.
-    Missing(MissingNames),
-    /// The one that the request's credentials should give.
-    Refused(String),
-}
-
-impl MatchedRule<'_> {
-    /// A rule that denies a request for its credentials.
-    #[cold]
-    fn refused(index: usize, rule: &Rule, attribute: &str, reason: Reason) -> Self {
-        Self {
-            rule: index,
-            grant: 0,
-            source: GrantSource::Limit,
-            key: None,
-            cost: 0,
-            unit_cost: 0,
-            is_shadow: rule.mode() == Mode::Shadow,
-            is_peek: false,
-            is_settled: false,
-            current_limit: None,
-            part: 0,
-            lacking: Some(Arc::new(Lacking::Refused(attribute.to_owned()))),
-            refusal: Some(reason),
-        }
-    }
-
-    /// The limits that it charges; none if it denies the request outright.
-    pub(super) fn limits<'r>(&'r self, rules: &'r RuleSet) -> &'r [Limit] {
-        if let Some(limit) = &self.current_limit {
-            return std::slice::from_ref(limit);
-        }
-        match (&self.key, &rules.at(self.rule).grants()[self.grant]) {
-            (Some(_), Grant::Limits(limits)) => limits,
-            _ => &[],
-        }
-    }
-
-    /// The same, borrowing nothing from the attributes.
-    pub(super) fn into_owned(self) -> MatchedRule<'static> {
-        MatchedRule {
-            key: self.key.map(|key| Cow::Owned(key.into_owned())),
-            ..self
-        }
-    }
-}
+use crate::rules::{CounterKey, Facts, Grant, GrantSource, Mode, RuleCounts, Unmet, add_one};
 
 /// What rules are matched by, apart from the request.
 #[derive(Debug, Clone, Copy)]
@@ -105,19 +22,19 @@ pub(super) struct MatchTerms {
 }
 
 /// The rules that apply to a request.
-pub(super) fn match_rules<'a>(
-    rules: &RuleSet,
-    attributes: &'a Attributes<'_>,
+pub(super) fn match_rules(
+    in_force: &InForce,
+    attributes: &Attributes<'_>,
     terms: MatchTerms,
-) -> MatchedRules<'a> {
+) -> RuleDecisions {
     let asked = RuleMatcher {
-        rules,
+        in_force,
         facts: &Facts::of(attributes, terms.invalid_credentials),
         attributes,
         now: terms.now,
         is_counted: true,
     };
-    let candidates = rules.candidates(attributes).into_iter();
+    let candidates = in_force.candidates(attributes).into_iter();
     candidates
         .filter_map(|index| asked.match_rule(index as usize).ok())
         .collect()
@@ -127,18 +44,18 @@ impl<S: Store> Gate<S> {
     /// Whether any rule in force has permits that clients share: if not, no request
     /// [takes one](Self::takes_shared_permit).
     pub fn has_shared_permits(&self) -> bool {
-        self.rules.load().has_shared_permits()
+        self.in_force.load().has_shared_permits()
     }
 
     /// Whether a request would take a permit of a concurrency limit that clients share. Charges and counts
     /// nothing. A front end that can wait for the body of such a request decides it afterwards: a client that
     /// sends slowly would hold the permit meanwhile.
-    pub fn takes_shared_permit(&self, rules: &RuleSet, attributes: &Attributes<'_>) -> bool {
+    pub fn takes_shared_permit(&self, rules: &RulesInForce, attributes: &Attributes<'_>) -> bool {
         if !rules.has_shared_permits() {
             return false;
         }
         let asked = RuleMatcher {
-            rules,
+            in_force: &rules.0,
             facts: &Facts::of(attributes, self.invalid_credentials),
             attributes,
             now: self.time_of(attributes),
@@ -156,10 +73,10 @@ impl<S: Store> Gate<S> {
 }
 
 /// Matches rules with one request.
-pub(super) struct RuleMatcher<'m, 'a, 'b> {
-    pub(super) rules: &'m RuleSet,
-    pub(super) facts: &'m Facts<'a, 'b>,
-    pub(super) attributes: &'a Attributes<'b>,
+pub(super) struct RuleMatcher<'m, 'b> {
+    pub(super) in_force: &'m InForce,
+    pub(super) facts: &'m Facts<'m, 'b>,
+    pub(super) attributes: &'m Attributes<'b>,
     pub(super) now: Timestamp,
     /// Whether conditions and costs that cannot be read are counted.
     pub(super) is_counted: bool,
@@ -174,30 +91,31 @@ pub(super) enum NoPart {
     Unlimited(GrantSource),
 }
 
-impl<'a> RuleMatcher<'_, 'a, '_> {
+impl RuleMatcher<'_, '_> {
     /// The rule with this index, if it takes part in the decision.
     #[inline]
-    pub(super) fn match_rule(&self, index: usize) -> Result<MatchedRule<'a>, NoPart> {
-        let (rule, attributes) = (self.rules.at(index), self.attributes);
-        let count = |counter| {
+    pub(super) fn match_rule(&self, index: usize) -> Result<RuleDecision, NoPart> {
+        let (in_force, attributes) = (self.in_force, self.attributes);
+        let rule = in_force.at(index);
+        let count = |counter: fn(&RuleCounts) -> &AtomicU64| {
             if self.is_counted {
-                add_one(counter);
+                add_one(counter(in_force.state(index).counts()));
             }
         };
         let check = rule.check(self.facts, self.now);
         if check.has_failed {
-            count(&rule.counts().condition_failures);
+            count(|counts| &counts.condition_failures);
         }
         check.result.map_err(NoPart::Unmet)?;
         if let Some(refused) = self.facts.refused()
-            && let Some((name, reason)) = refused.reason(|name| rule.reads(name))
+            && let Some(refusal) = refused.reason(|name| rule.reads(name))
         {
-            return Ok(MatchedRule::refused(index, rule, name, reason));
+            return Ok(RuleDecision::refused((index, rule), refusal, self.now));
         }
-        let (grant, source) = rule.grant(attributes, self.now);
+        let (grant, source) = in_force.grant_for(index, attributes, self.now);
         let mut lacking = None;
         let (mut cost, mut unit_cost, mut current_limit) = (0, 0, None);
-        let key = match (rule.key(attributes), &rule.grants()[grant]) {
+        let key = match (rule.key(attributes), in_force.grant(index, grant)) {
             (CounterKey::Skipped, _) => return Err(NoPart::Unmet(Unmet::Missing)),
             (CounterKey::Known(_), Grant::Unlimited) => return Err(NoPart::Unlimited(source)),
             (CounterKey::Denied, _) => {
@@ -209,27 +127,31 @@ impl<'a> RuleMatcher<'_, 'a, '_> {
                 let is_unread;
                 (unit_cost, is_unread) = rule.unit_cost(attributes);
                 if is_unread {
-                    count(&rule.counts().unread_costs);
+                    count(|counts| &counts.unread_costs);
                 }
                 cost = unit_cost.saturating_mul(attributes.cost());
-                current_limit = rule.adaptive().map(AdaptiveLimit::current);
-                Some(key)
+                current_limit = in_force.current_limit(index);
+                Some(SmolStr::new(key))
             }
         };
-        Ok(MatchedRule {
+        let mut answers = SmallVec::new();
+        if key.is_none() {
+            answers.push(LimitDecision::blocked(self.now));
+        }
+        Ok(RuleDecision {
             rule: index,
+            part: 0,
             grant,
             source,
+            stage: stage_of(rule),
+            is_shadow: rule.mode() == Mode::Shadow,
+            is_settled: false,
             key,
             cost,
             unit_cost,
-            is_shadow: rule.mode() == Mode::Shadow,
-            is_peek: false,
-            is_settled: false,
             current_limit,
-            part: 0,
             lacking,
-            refusal: None,
+            answers,
         })
     }
 }

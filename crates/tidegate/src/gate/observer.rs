@@ -1,9 +1,12 @@
 //! Sees every decision in one place: for metrics, logs and live activity.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use super::decision::RuleOutcome;
-use super::matching::MatchedRule;
+use tidegate_core::Micros;
+
+use super::in_force::RuleState;
+use super::rule_decision::{RuleDecision, Stage};
 use super::{Asked, Charged, Decision, Decisions};
 use crate::attributes::Attributes;
 use crate::rules::{CounterKey, FrontEnd, Mode, Rule, Verdict};
@@ -21,6 +24,17 @@ pub trait Observer: Send + Sync + 'static {
 
     /// A limit that the caller brought was charged.
     fn charged(&self, _began: u64, _charged: &Charged) {}
+
+    /// What it keeps with a rule, for as long as a rule with this id is in force.
+    fn watch(&self, _rule: &Rule) -> Option<Arc<dyn RuleWatch>> {
+        None
+    }
+}
+
+/// What an [observer](Observer) keeps with one rule.
+pub trait RuleWatch: Send + Sync + 'static {
+    /// The rule took part in a decision.
+    fn decided(&self, rule: &ObservedRule<'_, '_>);
 }
 
 /// A request that was decided.
@@ -33,26 +47,21 @@ pub struct Observed<'o, 'b> {
     /// What was decided about each of its parts.
     pub decisions: &'o Decisions,
     pub(super) asked: Asked<'o, 'b>,
-    pub(super) matched: &'o [MatchedRule<'o>],
 }
 
 impl<'o, 'b> Observed<'o, 'b> {
     /// Each decision, with the attributes that it is about.
     pub fn parts(&self) -> impl Iterator<Item = ObservedPart<'o, 'b>> {
-        let matched = self.matched;
         let is_whole = match self.decisions.only() {
             Some(decision) => decision.is_allowed(),
             None => self.decisions.iter().all(Decision::is_allowed),
         };
         let parts = self.decisions.iter().zip(self.asked.attributes());
-        let numbered = parts.enumerate();
-        numbered.map(move |(number, (decision, attributes))| ObservedPart {
+        parts.map(move |(decision, attributes)| ObservedPart {
             decision,
             attributes,
             is_admitted: is_whole
-                || (decision.is_allowed() && decision.rules().is_by_descriptors()),
-            number,
-            matched,
+                || (decision.is_allowed() && decision.in_force().is_by_descriptors()),
         })
     }
 }
@@ -66,54 +75,47 @@ pub struct ObservedPart<'o, 'b> {
     pub attributes: &'o Attributes<'b>,
     /// Whether its enforced rules were charged.
     is_admitted: bool,
-    number: usize,
-    matched: &'o [MatchedRule<'o>],
 }
 
 impl<'o, 'b> ObservedPart<'o, 'b> {
     /// What each rule said that applies to it, in their order.
     pub fn rules(&self) -> impl Iterator<Item = ObservedRule<'o, 'b>> {
         let part = *self;
-        part.decision.rule_outcomes().map(move |outcome| {
-            let is_it = |matched: &&MatchedRule<'_>| {
-                matched.rule == outcome.index && matched.part == part.number
-            };
-            ObservedRule {
-                outcome,
-                matched: part.matched.iter().find(is_it),
-                part,
-            }
-        })
+        let rules = part.decision.rules().iter();
+        rules.map(move |decided| ObservedRule { decided, part })
     }
 }
 
 /// What a rule said to a request.
 #[derive(Debug, Clone, Copy)]
 pub struct ObservedRule<'o, 'b> {
-    outcome: RuleOutcome<'o>,
-    /// None for a rule whose limit another one replaces.
-    matched: Option<&'o MatchedRule<'o>>,
+    decided: &'o RuleDecision,
     part: ObservedPart<'o, 'b>,
 }
 
 impl<'o> ObservedRule<'o, '_> {
     /// The rule.
     pub fn rule(&self) -> &'o Rule {
-        self.outcome.rule
+        self.part.decision.in_force().at(self.decided.rule)
+    }
+
+    fn state(&self) -> &'o RuleState {
+        self.part.decision.in_force().state(self.decided.rule)
     }
 
     /// What it said.
     pub fn verdict(&self) -> Verdict {
-        self.outcome.verdict
+        self.decided.verdict()
     }
 
     /// Whether it allows the request to go on only after a while, and no other rule denies it.
     pub fn is_delayed(&self) -> bool {
-        self.outcome.is_delayed && self.is_admitted()
+        let mut answers = self.decided.answers.iter();
+        answers.any(|answer| answer.outcome.delay > Micros::ZERO) && self.is_admitted()
     }
 
     fn is_admitted(&self) -> bool {
-        match self.outcome.verdict {
+        match self.verdict() {
             Verdict::Allowed => self.part.is_admitted,
             Verdict::ShadowAllowed => true,
             Verdict::Denied | Verdict::ShadowDenied => false,
@@ -122,13 +124,21 @@ impl<'o> ObservedRule<'o, '_> {
 
     /// Whether the store was unavailable.
     pub fn is_degraded(&self) -> bool {
-        self.outcome.is_degraded
+        let decisive = self.decided.decisive();
+        decisive.is_some_and(|answer| answer.is_degraded)
+    }
+
+    /// Gives it to what the observer [keeps](Observer::watch) with the rule.
+    pub fn watch(&self) {
+        if let Some(watch) = self.state().watch() {
+            watch.decided(self);
+        }
     }
 
     /// Counts it for a request of this front end.
     pub fn count(&self, front_end: FrontEnd) {
-        self.outcome.count(front_end);
-        let (counts, admitted) = (self.rule().counts(), self.admitted());
+        self.decided.count(self.part.decision.in_force(), front_end);
+        let (counts, admitted) = (self.state().counts(), self.admitted());
         if admitted > 0 {
             counts.count_admitted(admitted);
         }
@@ -139,22 +149,20 @@ impl<'o> ObservedRule<'o, '_> {
 
     /// The cost that the rule was charged; zero if the request is denied.
     pub fn admitted(&self) -> u64 {
-        let matched = self
-            .matched
-            .filter(|matched| self.is_admitted() && !matched.is_peek);
-        matched.map_or(0, |matched| matched.cost)
+        if self.is_admitted() && self.decided.stage != Stage::Peek {
+            self.decided.cost
+        } else {
+            0
+        }
     }
 
     /// The name of the counter that the request belongs to, also if it is blocked; none if an attribute is
     /// missing, or the credentials are not valid.
     pub fn key(&self) -> Option<Cow<'o, str>> {
-        if self
-            .matched
-            .is_some_and(|matched| matched.refusal.is_some())
-        {
+        if self.decided.refusal().is_some() {
             return None;
         }
-        if let Some(key) = self.matched.and_then(|matched| matched.key.as_deref()) {
+        if let Some(key) = self.decided.key.as_deref() {
             return Some(Cow::Borrowed(key));
         }
         match self.rule().key(self.part.attributes) {

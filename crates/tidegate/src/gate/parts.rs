@@ -4,17 +4,19 @@
 //! By rules, the parts are one request: all of them are charged or none is. By descriptors, each is
 //! charged on its own. What a part has spent already is taken as far as it fits, by rules that settle.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use smol_str::SmolStr;
 use tidegate_core::{Store, Timestamp};
 
-use super::matching::{MatchTerms, MatchedRule, MatchedRules, match_rules};
+use super::in_force::{InForce, RuleState};
+use super::matching::{MatchTerms, match_rules};
 use super::pipeline::Pipeline;
+use super::rule_decision::{LimitDecision, RuleDecision, RuleDecisions, Stage};
 use super::{Gate, RulesInForce};
 use crate::attributes::Attributes;
-use crate::rules::{Grant, GrantSource, Rule, RuleSet};
+use crate::rules::{Grant, GrantSource, Rule};
 
 /// What a front end asks.
 #[derive(Debug, Clone, Copy)]
@@ -83,11 +85,11 @@ impl<'a> Part<'a> {
 }
 
 /// A pipeline for all parts by rules, one for each part by descriptors.
-pub(super) fn pipelines_of<'a, S: Store>(
+pub(super) fn pipelines_of<S: Store>(
     gate: &Gate<S>,
     rules: &RulesInForce,
-    parts: &'a [Part<'_>],
-) -> Vec<Pipeline<'a>> {
+    parts: &[Part<'_>],
+) -> Vec<Pipeline> {
     if !rules.is_by_descriptors() || parts.is_empty() {
         return vec![pipeline(gate, rules, parts, 0)];
     }
@@ -110,7 +112,7 @@ pub(super) fn pipelines_of<'a, S: Store>(
         // A limit that another one replaces does not apply.
         if !name.is_empty() && replaced.contains(&name) {
             let times = (None, Timestamp::EPOCH);
-            return Pipeline::new(Arc::clone(&rules.0), MatchedRules::new(), times, None);
+            return Pipeline::new(Arc::clone(&rules.0), RuleDecisions::new(), times, None);
         }
         pipeline(gate, rules, part, index)
     });
@@ -118,90 +120,96 @@ pub(super) fn pipelines_of<'a, S: Store>(
 }
 
 /// A pipeline that decides these parts together.
-fn pipeline<'a, S: Store>(
+fn pipeline<S: Store>(
     gate: &Gate<S>,
     rules: &RulesInForce,
-    parts: &'a [Part<'_>],
+    parts: &[Part<'_>],
     first_part: usize,
-) -> Pipeline<'a> {
+) -> Pipeline {
     let at = parts.iter().find_map(|part| part.attributes.time());
     let now = at.unwrap_or_else(|| gate.clock.now());
-    let (rules, matched) = match_parts(&rules.0, parts, gate.terms(now), first_part);
-    let permit = gate.new_permit(&rules, &matched);
-    Pipeline::new(rules, matched, (at, now), permit).for_parts(parts, first_part)
+    let (in_force, matched) = match_parts(&rules.0, parts, gate.terms(now), first_part);
+    let permit = gate.new_permit(&in_force, &matched);
+    Pipeline::new(in_force, matched, (at, now), permit).for_parts(parts, first_part)
 }
 
 /// The rules that apply to each part, and the limits that the caller brings; with the rule set that they
 /// are in.
-fn match_parts<'a>(
-    rules: &Arc<RuleSet>,
-    parts: &'a [Part<'_>],
+fn match_parts(
+    in_force: &Arc<InForce>,
+    parts: &[Part<'_>],
     terms: MatchTerms,
     first_part: usize,
-) -> (Arc<RuleSet>, MatchedRules<'a>) {
-    let mut all = MatchedRules::new();
+) -> (Arc<InForce>, RuleDecisions) {
+    let mut all = RuleDecisions::new();
     // If the caller brings limits: those, and the rules that apply.
-    let mut ad_hoc: Vec<Arc<Rule>> = Vec::new();
+    let mut found: Vec<(Arc<Rule>, RuleState)> = Vec::new();
     let has_brought = parts.iter().any(|part| part.grant.is_some());
     for (index, part) in parts.iter().enumerate() {
         let mut matched = match &part.grant {
-            Some(_) if !rules.knows_domain(&part.attributes) => MatchedRules::new(),
+            Some(_) if !in_force.knows_domain(&part.attributes) => RuleDecisions::new(),
             Some(grant) => {
-                let (rule, key) = rules.ad_hoc(grant, &part.attributes);
-                ad_hoc.push(Arc::new(rule));
-                let rule = ad_hoc.len() - 1;
-                let matched = match_ad_hoc(rule, grant, key, part.attributes.cost());
+                let (rule, key) = in_force.ad_hoc(grant, &part.attributes);
+                found.push((Arc::new(rule), RuleState::default()));
+                let rule = found.len() - 1;
+                let matched = match_ad_hoc(rule, grant, &key, part.attributes.cost(), terms.now);
                 matched.into_iter().collect()
             }
             None => {
-                let mut matched = match_rules(rules, &part.attributes, terms);
+                let mut matched = match_rules(in_force, &part.attributes, terms);
                 for rule in matched.iter_mut().filter(|_| has_brought) {
-                    ad_hoc.push(Arc::clone(rules.shared(rule.rule)));
-                    rule.rule = ad_hoc.len() - 1;
+                    let state = in_force.state(rule.rule).clone();
+                    found.push((Arc::clone(in_force.shared(rule.rule)), state));
+                    rule.rule = found.len() - 1;
                 }
                 matched
             }
         };
         for rule in &mut matched {
             rule.part = first_part + index;
-            rule.is_peek = part.attributes.cost() == 0;
-            if rule.is_peek {
+            if part.attributes.cost() == 0 {
+                rule.stage = Stage::Peek;
                 rule.cost = 1;
             }
         }
         all.append(&mut matched);
     }
     if has_brought {
-        return (Arc::new(RuleSet::unindexed(ad_hoc)), all);
+        return (Arc::new(InForce::found(found)), all);
     }
-    (Arc::clone(rules), all)
+    (Arc::clone(in_force), all)
 }
 
 /// The rule of a limit that the caller brings, unless everything is allowed.
 fn match_ad_hoc(
     rule: usize,
     grant: &Grant,
-    key: String,
+    key: &str,
     cost: u64,
-) -> Option<MatchedRule<'static>> {
+    now: Timestamp,
+) -> Option<RuleDecision> {
+    let mut answers = SmallVec::new();
     let key = match grant {
         Grant::Unlimited => return None,
-        Grant::Blocked => None,
-        Grant::Limits(_) => Some(Cow::Owned(key)),
+        Grant::Blocked => {
+            answers.push(LimitDecision::blocked(now));
+            None
+        }
+        Grant::Limits(_) => Some(SmolStr::new(key)),
     };
-    Some(MatchedRule {
+    Some(RuleDecision {
         rule,
+        part: 0,
         grant: 0,
         source: GrantSource::Limit,
+        stage: Stage::Enforced,
+        is_shadow: false,
+        is_settled: false,
         key,
         cost,
         unit_cost: 1,
-        is_shadow: false,
-        is_peek: false,
-        is_settled: false,
         current_limit: None,
-        part: 0,
         lacking: None,
-        refusal: None,
+        answers,
     })
 }

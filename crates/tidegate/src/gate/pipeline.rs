@@ -1,29 +1,29 @@
-//! The steps of one decision, without I/O: matched rules → groups → calls to the store → outcomes →
-//! decisions. `deciding.rs` makes the calls.
+//! The steps of one decision, without I/O: rules that match → calls to the store → outcomes → decisions.
+//! `deciding.rs` makes the calls.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_core::{Limit, PermitId, Timestamp};
+use tidegate_core::{Charge, Limit, Outcome, PermitId, Request, Timestamp};
 
 use super::decision::Decision;
+use super::decisions::Decisions;
 use super::feedback::note_use;
-use super::group::{DecidedLimits, Group, GroupKind, StoreCall, Verb};
-use super::matching::{MatchedRule, MatchedRules};
+use super::in_force::InForce;
 use super::parts::Part;
 use super::receipt::Receipt;
+use super::rule_decision::{RuleDecision, RuleDecisions, Stage};
 use crate::reason::Reason;
-use crate::rules::RuleSet;
 
 /// One request on its way to a decision: all of its enforced limits are charged, or none.
 #[derive(Debug)]
-pub(super) struct Pipeline<'a> {
-    pub(super) rules: Arc<RuleSet>,
-    /// In the order of their kinds.
-    pub(super) groups: SmallVec<[Group<'a>; 1]>,
+pub(super) struct Pipeline {
+    pub(super) in_force: Arc<InForce>,
+    /// The rules that apply, in the order of the parts, then of the rules.
+    pub(super) rules: RuleDecisions,
     /// The time of the request, if it brings one.
     pub(super) at: Option<Timestamp>,
+    pub(super) now: Timestamp,
     /// The id of the permits that the request will hold under concurrency limits, if there are any.
     pub(super) permit: Option<PermitId>,
     /// The parts of the request that it decides; none if the request has no parts.
@@ -32,8 +32,6 @@ pub(super) struct Pipeline<'a> {
     pub(super) first_part: usize,
     /// Whether nothing is to be charged.
     pub(super) is_preview: bool,
-    /// The first group that the store has not been asked for.
-    next: usize,
 }
 
 /// What matters about a part after its rules have matched.
@@ -44,56 +42,80 @@ pub(super) struct PipelinePart {
     pub(super) is_spent: bool,
 }
 
-impl<'a> Pipeline<'a> {
+/// The rules that one call to the store is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// All of a stage, together.
+    Together(Stage),
+    /// The shadow rule with this index among those that apply.
+    Shadow(usize),
+}
+
+/// What a store is asked to do with charges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    /// Take them.
+    Charge,
+    /// Say whether they would be allowed, over the state as it is.
+    Peek,
+    /// Answer as if they were taken.
+    Preview,
+}
+
+/// A call to the store.
+pub(super) struct StoreCall<'c> {
+    pub(super) charges: SmallVec<[Charge<'c>; 2]>,
+    pub(super) verb: Verb,
+    pub(super) at: Option<Timestamp>,
+    pub(super) permit: Option<PermitId>,
+}
+
+impl StoreCall<'_> {
+    pub(super) fn request(&self) -> Request<'_> {
+        Request {
+            charges: &self.charges,
+            at: self.at,
+            permit: self.permit,
+        }
+    }
+}
+
+impl Step {
+    #[inline]
+    fn is_about(self, index: usize, rule: &RuleDecision) -> bool {
+        match self {
+            Self::Together(stage) => rule.stage == stage,
+            Self::Shadow(only) => index == only,
+        }
+    }
+}
+
+impl Pipeline {
     pub(super) fn new(
-        rules: Arc<RuleSet>,
-        matched: MatchedRules<'a>,
+        in_force: Arc<InForce>,
+        mut rules: RuleDecisions,
         (at, now): (Option<Timestamp>, Timestamp),
         permit: Option<PermitId>,
     ) -> Self {
-        let mut pipeline = Self {
-            groups: SmallVec::new(),
+        let is_refused =
+            |rule: &RuleDecision| rule.stage == Stage::Enforced && rule.refusal().is_some();
+        if rules.iter().any(is_refused) {
+            for rule in rules
+                .iter_mut()
+                .filter(|rule| counts_guesses(&in_force, rule))
+            {
+                rule.stage = Stage::Address;
+            }
+        }
+        Self {
+            in_force,
             rules,
             at,
+            now,
             permit,
             parts: SmallVec::new(),
             first_part: 0,
             is_preview: false,
-            next: 0,
-        };
-        pipeline.add_groups(matched, now);
-        pipeline
-    }
-
-    /// Sorts the rules that apply to the request into groups, each in the order of the rules.
-    fn add_groups(&mut self, mut matched: MatchedRules<'a>, now: Timestamp) {
-        let mut shadows = MatchedRules::new();
-        let is_apart =
-            |rule: &MatchedRule<'_>| rule.is_peek || rule.is_shadow || rule.refusal.is_some();
-        if matched.iter().any(is_apart) {
-            let peeked: MatchedRules<'a>;
-            (peeked, matched) = matched.into_iter().partition(|rule| rule.is_peek);
-            (shadows, matched) = matched.into_iter().partition(|rule| rule.is_shadow);
-            self.add_group(GroupKind::Peek, peeked, now);
-            if matched.iter().any(|rule| rule.refusal.is_some()) {
-                let by_address: MatchedRules<'a>;
-                (by_address, matched) = matched
-                    .into_iter()
-                    .partition(|rule| counts_guesses(&self.rules, rule));
-                self.add_group(GroupKind::Address, by_address, now);
-            }
-        }
-        self.add_group(GroupKind::Enforced, matched, now);
-        for shadow in shadows {
-            let alone = std::iter::once(shadow).collect();
-            self.add_group(GroupKind::Shadow, alone, now);
-        }
-    }
-
-    fn add_group(&mut self, kind: GroupKind, matched: MatchedRules<'a>, now: Timestamp) {
-        if !matched.is_empty() {
-            let group = Group::new(kind, matched, &self.rules, now);
-            self.groups.push(group);
         }
     }
 
@@ -110,38 +132,70 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// The groups to call the store for next: they do not depend on each other. None are left at the end.
-    pub(super) fn next_groups(&mut self) -> Range<usize> {
-        let start = self.next;
-        self.next = match self.groups.get(start).map(|group| group.kind) {
-            Some(GroupKind::Peek | GroupKind::Address | GroupKind::Enforced) => start + 1,
-            Some(GroupKind::Shadow) | None => self.groups.len(),
-        };
-        start..self.next
+    /// The steps in which the store is asked, in their order: those for shadow rules come last, and do not depend on
+    /// each other.
+    #[inline]
+    pub(super) fn steps(&self) -> SmallVec<[Step; 2]> {
+        let mut steps = SmallVec::new();
+        for stage in [Stage::Peek, Stage::Address, Stage::Enforced] {
+            if self.rules.iter().any(|rule| rule.stage == stage) {
+                steps.push(Step::Together(stage));
+            }
+        }
+        let rules = self.rules.iter().enumerate();
+        let shadows = rules.filter(|(_, rule)| rule.stage == Stage::Shadow);
+        steps.extend(shadows.map(|(index, _)| Step::Shadow(index)));
+        steps
     }
 
-    /// The call to the store for a group.
-    pub(super) fn call(&self, index: usize) -> StoreCall<'_> {
-        let group = &self.groups[index];
+    /// The rules of a step.
+    #[inline]
+    fn rules_of(&self, step: Step) -> impl Iterator<Item = &RuleDecision> {
+        let rules = self.rules.iter().enumerate();
+        let own = rules.filter(move |(index, rule)| step.is_about(*index, rule));
+        own.map(|(_, rule)| rule)
+    }
+
+    /// The rules of a step, to be changed, and the set that they are of.
+    #[inline]
+    pub(super) fn rules_of_mut(
+        &mut self,
+        step: Step,
+    ) -> (&InForce, impl Iterator<Item = &mut RuleDecision>) {
+        let rules = self.rules.iter_mut().enumerate();
+        let own = rules.filter(move |(index, rule)| step.is_about(*index, rule));
+        (&self.in_force, own.map(|(_, rule)| rule))
+    }
+
+    /// The call to the store for a step.
+    #[inline]
+    pub(super) fn call(&self, step: Step) -> StoreCall<'_> {
+        let rules = self.rules_of(step);
         StoreCall {
-            charges: group.charges(&self.rules),
-            verb: self.verb(index),
+            charges: rules
+                .flat_map(|rule| rule.charges(&self.in_force))
+                .collect(),
+            verb: self.verb(step),
             at: self.at,
-            permit: self.permit_for(index),
+            permit: self.permit_for(step),
         }
     }
 
-    /// What is done with the charges of a group. The enforced rules of a request that is denied already are
+    /// What is done with the charges of a step. The enforced rules of a request that is denied already are
     /// only peeked.
-    pub(super) fn verb(&self, index: usize) -> Verb {
-        let group = &self.groups[index];
-        let is_peek = match group.kind {
-            GroupKind::Peek => true,
-            GroupKind::Enforced => {
-                group.denies_outright() || !self.groups[..index].iter().all(Group::is_allowed)
+    pub(super) fn verb(&self, step: Step) -> Verb {
+        let denies_outright = || self.rules_of(step).any(|rule| rule.key.is_none());
+        let is_peek = match step {
+            Step::Together(Stage::Peek) => true,
+            Step::Together(Stage::Enforced) => {
+                let mut earlier = self
+                    .rules
+                    .iter()
+                    .filter(|rule| rule.stage < Stage::Enforced);
+                denies_outright() || !earlier.all(RuleDecision::lets_pass)
             }
-            GroupKind::Address => group.denies_outright(),
-            GroupKind::Shadow => false,
+            Step::Together(Stage::Address) => denies_outright(),
+            Step::Together(Stage::Shadow) | Step::Shadow(_) => false,
         };
         match is_peek {
             true => Verb::Peek,
@@ -150,95 +204,77 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Says of the concurrency limits of a group that the store has no memory for another permit.
+    /// Records what the store answered to the call of a step.
+    #[inline]
+    pub(super) fn record(&mut self, step: Step, outcomes: &[Outcome]) {
+        let now = self.now;
+        let mut outcomes = outcomes.iter().copied();
+        let (in_force, rules) = self.rules_of_mut(step);
+        for rule in rules {
+            rule.record(in_force, &mut outcomes, now);
+        }
+    }
+
+    /// Says of the concurrency limits of a step that the store has no memory for another permit.
     #[cold]
-    pub(super) fn refuse_permits(&mut self, index: usize) {
-        let rules = &self.rules;
-        for limit in &mut self.groups[index].limits {
-            let is_concurrency = limit.limit(rules).is_some_and(Limit::is_concurrency);
-            if limit.is_charged && is_concurrency && !limit.outcome.allowed {
-                limit.failure = Some(Reason::StoreUnavailable);
+    pub(super) fn refuse_permits(&mut self, step: Step) {
+        let (in_force, rules) = self.rules_of_mut(step);
+        for rule in rules {
+            let is_concurrency: SmallVec<[bool; 2]> = {
+                let limits = rule.limits(in_force).iter();
+                limits.map(Limit::is_concurrency).collect()
+            };
+            for (answer, is_concurrency) in rule.answers.iter_mut().zip(is_concurrency) {
+                if is_concurrency && !answer.outcome.allowed {
+                    answer.failure = Some(Reason::StoreUnavailable);
+                }
             }
         }
     }
 
     /// Shadow rules hold no permit for a request that is denied.
-    pub(super) fn permit_for(&self, index: usize) -> Option<PermitId> {
-        let is_shadow = self.groups[index].kind == GroupKind::Shadow;
+    pub(super) fn permit_for(&self, step: Step) -> Option<PermitId> {
+        let is_shadow = matches!(step, Step::Shadow(_));
         self.permit.filter(|_| !is_shadow || self.is_allowed())
     }
 
     /// Whether no enforced rule has denied.
     pub(super) fn is_allowed(&self) -> bool {
-        self.groups.iter().all(Group::is_allowed)
+        self.rules.iter().all(RuleDecision::lets_pass)
     }
 
     /// The decision that a request would get.
-    pub(super) fn into_preview(mut self) -> Decision {
-        let limits = in_order(&mut self.groups, |_| true);
-        Decision::new(self.rules, limits, None)
+    pub(super) fn into_preview(self) -> Decision {
+        Decision::new(self.in_force, self.rules, None)
     }
 
     /// The decision, of a request without parts.
-    pub(super) fn into_receipt(mut self) -> Receipt<'a> {
-        self.note_use();
-        let is_allowed = self.is_allowed();
-        let limits = in_order(&mut self.groups, |_| true);
-        let permit = self.permit.filter(|_| is_allowed);
-        let decision = Decision::new(self.rules, limits, permit);
-        let matched = match &mut self.groups[..] {
-            [group] => std::mem::take(&mut group.matched),
-            groups => matched_of(groups),
-        };
-        Receipt::new(decision, matched, self.at)
-    }
-
-    /// The decision about each part, and the rules that were charged for it.
-    pub(super) fn finish_parts(
-        mut self,
-        decisions: &mut SmallVec<[Decision; 1]>,
-        matched: &mut MatchedRules<'a>,
-    ) {
-        self.note_use();
+    pub(super) fn into_receipt(self) -> Receipt {
+        note_use(&self.in_force, &self.rules);
         let permit = self.permit.filter(|_| self.is_allowed());
-        // A part that another one replaces has no limits of its own.
-        for part in self.first_part..self.first_part + self.parts.len().max(1) {
-            let limits = in_order(&mut self.groups, |of| of == part);
-            decisions.push(Decision::new(Arc::clone(&self.rules), limits, permit));
-        }
-        matched.append(&mut matched_of(&mut self.groups));
+        let decision = Decision::new(self.in_force, self.rules, permit);
+        Receipt::new(Decisions::one(decision), self.at)
     }
 
-    fn note_use(&self) {
-        for group in &self.groups {
-            note_use(&self.rules, &group.limits);
+    /// The decision about each part.
+    pub(super) fn finish_parts(self, decisions: &mut SmallVec<[Decision; 1]>) {
+        note_use(&self.in_force, &self.rules);
+        let permit = self.permit.filter(|_| self.is_allowed());
+        let mut rules = self.rules.into_iter().peekable();
+        // A part that another one replaces has no rules of its own.
+        for part in self.first_part..self.first_part + self.parts.len().max(1) {
+            let own = std::iter::from_fn(|| rules.next_if(|rule| rule.part == part));
+            let decision = Decision::new(Arc::clone(&self.in_force), own.collect(), permit);
+            decisions.push(decision);
         }
     }
 }
 
 /// Whether a rule is charged for a request that is denied for its credentials. A permit would not be released.
-fn counts_guesses(rules: &RuleSet, rule: &MatchedRule<'_>) -> bool {
-    let limits = rule.limits(rules);
-    rules.at(rule.rule).is_by_address()
-        && rule.refusal.is_none()
-        && !limits.iter().any(Limit::is_concurrency)
-}
-
-fn matched_of<'a>(groups: &mut [Group<'a>]) -> MatchedRules<'a> {
-    let matched = groups.iter_mut().flat_map(|group| group.matched.drain(..));
-    matched.collect()
-}
-
-/// The limits of the chosen parts, in the order of their rules.
-fn in_order(groups: &mut [Group<'_>], is_chosen: impl Fn(usize) -> bool) -> DecidedLimits {
-    if let [group] = groups
-        && group.matched.iter().all(|rule| is_chosen(rule.part))
-    {
-        return std::mem::take(&mut group.limits);
-    }
-    let limits = groups.iter().flat_map(Group::limits_of_rules);
-    let chosen = limits.filter(|(rule, _)| is_chosen(rule.part));
-    let mut all: DecidedLimits = chosen.map(|(_, limit)| limit.clone()).collect();
-    all.sort_by_key(|limit| limit.rule);
-    all
+fn counts_guesses(in_force: &InForce, rule: &RuleDecision) -> bool {
+    let mut limits = rule.limits(in_force).iter();
+    rule.stage == Stage::Enforced
+        && in_force.at(rule.rule).is_by_address()
+        && rule.refusal().is_none()
+        && !limits.any(Limit::is_concurrency)
 }

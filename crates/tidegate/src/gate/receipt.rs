@@ -3,37 +3,57 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_core::{Charge, Outcomes, PermitId, Request, Store, StoreError, Timestamp};
+use smol_str::SmolStr;
+use tidegate_core::{
+    Charge, Limit, Outcome, Outcomes, PermitId, Request, Scope, Store, StoreError, Timestamp,
+};
 
-use super::decision::DecidedLimit;
-use super::group::Verb;
 use super::local::{LocalCharge, LocalRequest};
-use super::matching::{MatchedRule, MatchedRules};
-use super::pipeline::Pipeline;
+use super::pipeline::{Pipeline, Verb};
+use super::rule_decision::{RuleDecision, Stage};
 use super::{Decision, Decisions, Gate};
-use crate::rules::{RuleSet, Share};
+use crate::rules::{OnStoreFailure, Share};
 
 /// A decision, and what it takes to change afterwards what was charged by it: once, because both
 /// [`Gate::give_back`] and [`Gate::settle`] use it up.
 #[derive(Debug)]
 #[must_use = "without the receipt nothing can be given back or settled"]
-pub struct Receipt<'a> {
+pub struct Receipt {
     decisions: Decisions,
-    matched: MatchedRules<'a>,
+    at: Option<Timestamp>,
+}
+
+/// What a request was charged, by itself: keys, limits, times and costs, and neither the decision nor the rules. To be
+/// kept for longer than the request. Used once, like the [receipt](Receipt) that it is made of.
+#[derive(Debug)]
+#[must_use = "without it nothing can be given back or settled"]
+pub struct KeptReceipt {
+    /// Those of all enforced rules together, those of each shadow rule on their own.
+    groups: SmallVec<[Lines; 1]>,
+    permit: Option<PermitId>,
     at: Option<Timestamp>,
 }
 
 /// What one limit charged.
-#[derive(Clone, Copy)]
-struct Line<'r> {
-    matched: &'r MatchedRule<'r>,
-    decided: &'r DecidedLimit,
-    charge: Charge<'r>,
-    rules: &'r RuleSet,
+#[derive(Debug, Clone)]
+struct Line {
+    scope: Scope,
+    limit: Limit,
+    key: SmolStr,
+    cost: u64,
+    /// What the rule charges for each unit of the request's own cost.
+    unit_cost: u64,
+    outcome: Outcome,
+    /// Whether the store was unavailable.
+    is_degraded: bool,
+    /// This instance's share of the limit, if it decided locally.
+    share: Option<Arc<Share>>,
+    /// Whether the rule goes on by itself without the store.
+    is_local: bool,
 }
 
 /// Lines that were charged together.
-type Lines<'r> = SmallVec<[Line<'r>; 4]>;
+type Lines = SmallVec<[Line; 1]>;
 
 /// How a line changes when it is settled.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,31 +62,19 @@ enum Change {
     Less(u64),
 }
 
-impl<'a> Receipt<'a> {
-    pub(super) fn new(
-        decision: Decision,
-        matched: MatchedRules<'a>,
-        at: Option<Timestamp>,
-    ) -> Self {
-        Self {
-            decisions: Decisions::one(decision),
-            matched,
-            at,
-        }
+impl Receipt {
+    pub(super) fn new(decisions: Decisions, at: Option<Timestamp>) -> Self {
+        Self { decisions, at }
     }
 
     /// The receipt of a request of several parts.
-    pub(super) fn of_parts(pipelines: Vec<Pipeline<'a>>) -> Self {
-        let (mut decisions, mut matched) = (SmallVec::new(), MatchedRules::new());
+    pub(super) fn of_parts(pipelines: Vec<Pipeline>) -> Self {
+        let mut decisions = SmallVec::new();
         let at = pipelines.first().and_then(|pipeline| pipeline.at);
         for pipeline in pipelines {
-            pipeline.finish_parts(&mut decisions, &mut matched);
+            pipeline.finish_parts(&mut decisions);
         }
-        Self {
-            decisions: Decisions::many(decisions),
-            matched,
-            at,
-        }
+        Self::new(Decisions::many(decisions), at)
     }
 
     /// The decision; of a request of several parts, that about the first of them.
@@ -79,10 +87,6 @@ impl<'a> Receipt<'a> {
         &self.decisions
     }
 
-    pub(super) fn matched(&self) -> &[MatchedRule<'a>] {
-        &self.matched
-    }
-
     /// The decision alone. What was charged stays charged.
     pub fn into_decision(self) -> Decision {
         self.decisions.into_first()
@@ -93,90 +97,89 @@ impl<'a> Receipt<'a> {
         self.decisions
     }
 
-    /// The same receipt, borrowing nothing from the attributes.
-    pub fn into_owned(self) -> Receipt<'static> {
-        Receipt {
-            decisions: self.decisions,
-            matched: self
-                .matched
-                .into_iter()
-                .map(MatchedRule::into_owned)
-                .collect(),
-            at: self.at,
-        }
-    }
-
-    /// What was charged: that of all enforced rules together, that of each shadow rule on its own.
-    fn groups(&self) -> Vec<Lines<'_>> {
-        let mut groups = Vec::with_capacity(1);
+    /// What was charged, without the decision and the rules that it was made by.
+    pub fn into_kept(self) -> KeptReceipt {
+        let mut groups = SmallVec::new();
         // By descriptors a part may be charged although another is denied; it then stays charged.
         let is_charged = self.decisions.iter().all(Decision::is_allowed);
-        for (part, decision) in self.decisions.iter().enumerate() {
+        for decision in self.decisions.iter() {
             let rules = || {
-                self.matched
-                    .iter()
-                    .filter(move |rule| rule.part == part && !rule.is_peek)
+                let rules = decision.rules().iter();
+                rules.filter(|rule| rule.stage != Stage::Peek)
             };
             if is_charged {
                 let enforced = rules().filter(|rule| !rule.is_shadow);
                 groups.push(enforced.flat_map(|rule| lines(decision, rule)).collect());
             }
-            for rule in rules().filter(|rule| rule.is_shadow) {
-                let lines: Lines<'_> = lines(decision, rule).collect();
-                if lines.iter().all(|line| line.decided.outcome.allowed) {
-                    groups.push(lines);
-                }
+            for rule in rules().filter(|rule| rule.is_shadow && rule.is_allowed()) {
+                groups.push(lines(decision, rule).collect());
             }
         }
-        groups.retain(|lines: &Lines<'_>| !lines.is_empty());
-        groups
+        groups.retain(|lines: &mut Lines| !lines.is_empty());
+        KeptReceipt {
+            groups,
+            permit: self.decisions.iter().find_map(Decision::permit),
+            at: self.at,
+        }
     }
+}
 
-    fn permit(&self) -> Option<PermitId> {
-        self.decisions.iter().find_map(Decision::permit)
+impl From<Receipt> for KeptReceipt {
+    fn from(receipt: Receipt) -> Self {
+        receipt.into_kept()
     }
 }
 
 /// What each limit of a rule charged.
-fn lines<'r>(
-    decision: &'r Decision,
-    matched: &'r MatchedRule<'r>,
-) -> impl Iterator<Item = Line<'r>> {
-    let rules = decision.rules();
-    let limits = decision.decided_limits().iter();
-    let own = limits.filter(|decided| decided.rule == matched.rule);
-    own.filter_map(|decided| {
-        let charge = Charge {
-            scope: rules.at(matched.rule).scope(),
-            limit: decided.limit(rules)?,
-            key: matched.key.as_deref()?,
-            cost: matched.cost,
-        };
-        Some(Line {
-            matched,
-            decided,
-            charge,
-            rules,
-        })
+fn lines<'r>(decision: &'r Decision, decided: &'r RuleDecision) -> impl Iterator<Item = Line> {
+    let in_force = decision.in_force();
+    let is_local = in_force.at(decided.rule).on_store_failure() == OnStoreFailure::Local;
+    let charged = decided.charges(in_force).zip(&decided.answers);
+    charged.map(move |(charge, answer)| Line {
+        scope: charge.scope.clone(),
+        limit: charge.limit.clone(),
+        key: SmolStr::new(charge.key),
+        cost: charge.cost,
+        unit_cost: decided.unit_cost,
+        outcome: answer.outcome,
+        is_degraded: answer.is_degraded,
+        share: answer.share.clone(),
+        is_local,
     })
 }
 
-impl Line<'_> {
+impl Line {
     /// What makes `cost` of what was charged for the request.
     fn change_to(&self, cost: u64) -> Change {
-        let wanted = self.matched.unit_cost.saturating_mul(cost);
-        match wanted.checked_sub(self.matched.cost) {
+        let wanted = self.unit_cost.saturating_mul(cost);
+        match wanted.checked_sub(self.cost) {
             Some(more) => Change::More(more),
-            None => Change::Less(self.matched.cost - wanted),
+            None => Change::Less(self.cost - wanted),
         }
     }
 
     fn costing(&self, cost: u64) -> Self {
-        let charge = Charge {
+        Self {
             cost,
-            ..self.charge
-        };
-        Self { charge, ..*self }
+            ..self.clone()
+        }
+    }
+
+    fn charge(&self) -> Charge<'_> {
+        Charge {
+            scope: &self.scope,
+            limit: &self.limit,
+            key: &self.key,
+            cost: self.cost,
+        }
+    }
+
+    fn of_share<'l>(&'l self, share: &'l Arc<Share>) -> LocalCharge<'l> {
+        LocalCharge {
+            share,
+            key: &self.key,
+            cost: self.cost,
+        }
     }
 }
 
@@ -185,10 +188,13 @@ impl<S: Store> Gate<S> {
     ///
     /// Of a bucket what has not flowed back since, of a window what is still counted there. What the
     /// store charged without being able to say so stays charged.
-    pub async fn give_back(&self, receipt: Receipt<'_>) -> Result<(), StoreError> {
+    pub async fn give_back(&self, receipt: impl Into<KeptReceipt>) -> Result<(), StoreError> {
+        let receipt = receipt.into();
         let mut ended = Ok(());
-        for lines in receipt.groups() {
-            let given = self.give_back_lines(&receipt, &lines, true).await;
+        for lines in &receipt.groups {
+            let given = self
+                .give_back_lines(lines, receipt.permit, receipt.at)
+                .await;
             ended = ended.and(given);
         }
         ended
@@ -199,22 +205,24 @@ impl<S: Store> Gate<S> {
     ///
     /// If the store cannot be reached, rules with `on_store_failure: local` count it locally, and it is
     /// reconciled with the store later.
-    pub async fn settle(&self, receipt: Receipt<'_>, cost: u64) -> Result<(), StoreError> {
+    pub async fn settle(
+        &self,
+        receipt: impl Into<KeptReceipt>,
+        cost: u64,
+    ) -> Result<(), StoreError> {
+        let receipt = receipt.into();
         let mut ended = Ok(());
-        for lines in receipt.groups() {
+        for lines in &receipt.groups {
             let (mut more, mut less) = (Lines::new(), Lines::new());
-            for line in lines
-                .iter()
-                .filter(|line| !line.charge.limit.is_concurrency())
-            {
+            for line in lines.iter().filter(|line| !line.limit.is_concurrency()) {
                 match line.change_to(cost) {
                     Change::More(0) => {}
                     Change::More(cost) => more.push(line.costing(cost)),
                     Change::Less(cost) => less.push(line.costing(cost)),
                 }
             }
-            let given = self.give_back_lines(&receipt, &less, false).await;
-            let settled = self.settle_lines(&receipt, &more).await;
+            let given = self.give_back_lines(&less, None, receipt.at).await;
+            let settled = self.settle_lines(&more, receipt.at).await;
             ended = ended.and(given).and(settled);
         }
         ended
@@ -222,74 +230,58 @@ impl<S: Store> Gate<S> {
 
     async fn give_back_lines(
         &self,
-        receipt: &Receipt<'_>,
-        lines: &Lines<'_>,
-        with_permit: bool,
+        lines: &Lines,
+        permit: Option<PermitId>,
+        at: Option<Timestamp>,
     ) -> Result<(), StoreError> {
-        let permit = receipt.permit().filter(|_| with_permit);
         for line in lines {
-            if let Some(share) = &line.decided.share {
+            if let Some(share) = &line.share {
                 let request = LocalRequest {
-                    charges: &[of_share(line, share)],
-                    at: receipt.at,
+                    charges: &[line.of_share(share)],
+                    at,
                     permit,
                     verb: Verb::Charge,
                 };
-                self.local.give_back(&request, &[line.decided.outcome]);
+                self.local.give_back(&request, &[line.outcome]);
             }
         }
-        let stored = lines.iter().filter(|line| !line.decided.is_degraded);
-        let (charges, outcomes): (SmallVec<[Charge<'_>; 4]>, Outcomes) = stored
-            .map(|line| (line.charge, line.decided.outcome))
-            .unzip();
+        let stored = lines.iter().filter(|line| !line.is_degraded);
+        let (charges, outcomes): (SmallVec<[Charge<'_>; 4]>, Outcomes) =
+            stored.map(|line| (line.charge(), line.outcome)).unzip();
         if charges.is_empty() {
             return Ok(());
         }
         let request = Request {
             charges: &charges,
-            at: receipt.at,
+            at,
             permit,
         };
         self.store.give_back(&request, &outcomes).await
     }
 
-    async fn settle_lines(
-        &self,
-        receipt: &Receipt<'_>,
-        lines: &Lines<'_>,
-    ) -> Result<(), StoreError> {
+    async fn settle_lines(&self, lines: &Lines, at: Option<Timestamp>) -> Result<(), StoreError> {
         for line in lines {
-            if let Some(share) = &line.decided.share {
-                self.local.settle(&of_share(line, share), receipt.at);
+            if let Some(share) = &line.share {
+                self.local.settle(&line.of_share(share), at);
             }
         }
-        let stored = || lines.iter().filter(|line| !line.decided.is_degraded);
-        let charges: SmallVec<[Charge<'_>; 4]> = stored().map(|line| line.charge).collect();
+        let stored = || lines.iter().filter(|line| !line.is_degraded);
+        let charges: SmallVec<[Charge<'_>; 4]> = stored().map(Line::charge).collect();
         if charges.is_empty() {
             return Ok(());
         }
         let request = Request {
             charges: &charges,
-            at: receipt.at,
+            at,
             permit: None,
         };
         let answer = self.store.settle(&request).await;
         if answer.as_ref().is_err_and(StoreError::left_nothing) {
-            for line in stored() {
-                let shares = self.shares_of(line.rules, line.matched);
-                if let Some(share) = shares.get(line.decided.limit) {
-                    self.local.settle(&of_share(line, share), receipt.at);
-                }
+            for line in stored().filter(|line| line.is_local) {
+                let share = Share::of(&line.scope, &line.limit, self.instances());
+                self.local.settle(&line.of_share(&share), at);
             }
         }
         answer.map(drop)
-    }
-}
-
-fn of_share<'l>(line: &Line<'l>, share: &'l Arc<Share>) -> LocalCharge<'l> {
-    LocalCharge {
-        share,
-        key: line.charge.key,
-        cost: line.charge.cost,
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_core::{Charge, Limit, Outcome, Request, Store, StoreError, Timestamp};
 
 use super::Gate;
-use crate::adaptive::AdaptiveLimit;
+use super::in_force::InForce;
 use crate::attributes::Attributes;
 use crate::rules::{CounterKey, Grant, Rule, RuleSet};
 
@@ -89,27 +89,29 @@ impl<S: Store> Gate<S> {
             let no_such_rule = || ResetError::NoSuchRule {
                 rule: id.to_owned(),
             };
-            let rule = rules.get(id).ok_or_else(no_such_rule)?;
+            let index = rules.index_of(id).ok_or_else(no_such_rule)?;
+            let rule = rules.at(index);
             let CounterKey::Known(key) = rule.key(attributes) else {
                 return Err(ResetError::WhoIsMissing {
                     rule: id.to_owned(),
                     per: quoted(rule.per()).join(" and "),
                 });
             };
-            self.forget(rule, attributes, &key, &mut reset).await?;
+            self.forget(&rules.0, index, attributes, &key, &mut reset)
+                .await?;
             return Ok(reset);
         }
         let mut is_found = false;
         // Lines of a file that differ in their limits alone have the same counters.
-        let line = rules.descriptor_rule(attributes);
-        let is_meant = |rule: &Rule| {
-            !rules.is_by_descriptors() || line.is_some_and(|line| std::ptr::eq(line, rule))
-        };
-        for rule in rules.iter().filter(|rule| is_meant(rule)) {
+        let line = rules.descriptor_rule(attributes).map(Rule::id);
+        let is_meant = |rule: &Rule| !rules.is_by_descriptors() || line == Some(rule.id());
+        let all = rules.iter().enumerate();
+        for (index, rule) in all.filter(|(_, rule)| is_meant(rule)) {
             match rule.key(attributes) {
                 CounterKey::Known(key) if !key.is_empty() && !rule.per().is_empty() => {
                     is_found = true;
-                    self.forget(rule, attributes, &key, &mut reset).await?;
+                    self.forget(&rules.0, index, attributes, &key, &mut reset)
+                        .await?;
                 }
                 CounterKey::Known(_) | CounterKey::Denied | CounterKey::Skipped => {}
             }
@@ -127,17 +129,20 @@ impl<S: Store> Gate<S> {
     /// not apply now.
     async fn forget(
         &self,
-        rule: &Arc<Rule>,
+        in_force: &InForce,
+        index: usize,
         attributes: &Attributes<'_>,
         key: &str,
         reset: &mut Reset,
     ) -> Result<(), StoreError> {
-        let moved = rule.adaptive().map(AdaptiveLimit::current);
-        let (grant, _) = rule.grant(attributes, self.time_of(attributes));
-        let is_blocked = matches!(rule.grants()[grant], Grant::Blocked);
-        let granted = rule.grants()[grant].limits();
-        let in_force = moved.as_deref().map_or(granted, std::slice::from_ref);
-        for state in states(rule, in_force) {
+        let rule = in_force.shared(index);
+        let moved = in_force.current_limit(index);
+        let (grant, _) = in_force.grant_for(index, attributes, self.time_of(attributes));
+        let grant = in_force.grant(index, grant);
+        let is_blocked = *grant == Grant::Blocked;
+        let current = moved.as_deref();
+        let current = current.map_or(grant.limits(), std::slice::from_ref);
+        for state in states(current, in_force.grants(index)) {
             let limit = state.in_force.unwrap_or(state.largest);
             let at = attributes.time();
             let mut used = self.used(rule, limit, key, at).await?;
@@ -191,7 +196,10 @@ struct ResetState<'r> {
 }
 
 /// The states of a rule: those of the limits that apply to a request, then the others.
-fn states<'r>(rule: &'r Rule, in_force: &'r [Limit]) -> Vec<ResetState<'r>> {
+fn states<'r>(
+    in_force: &'r [Limit],
+    grants: impl Iterator<Item = &'r Grant>,
+) -> Vec<ResetState<'r>> {
     let mut states: Vec<ResetState<'r>> = in_force
         .iter()
         .map(|limit| ResetState {
@@ -200,7 +208,7 @@ fn states<'r>(rule: &'r Rule, in_force: &'r [Limit]) -> Vec<ResetState<'r>> {
             largest: limit,
         })
         .collect();
-    for limit in rule.grants().iter().flat_map(Grant::limits) {
+    for limit in grants.flat_map(Grant::limits) {
         let known = states
             .iter_mut()
             .filter(|state| state.shape == limit.shape());

@@ -1,10 +1,9 @@
-//! What has been decided by a rule, counted where it is decided. Kept when the rule is changed.
+//! What has been decided by a rule, counted where it is decided. The gate keeps it when the rule is changed.
 
-use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
-use super::rule::{Grant, Missing, Mode, OnStoreFailure, Rule};
+use super::grant::Grant;
+use super::rule::{Missing, Mode, OnStoreFailure, Rule};
 use crate::reason::Reason;
 
 /// A protocol that asks.
@@ -93,7 +92,6 @@ pub struct RuleCounts {
     pub(crate) unread_costs: AtomicU64,
     delayed: AtomicU64,
     admitted: AtomicU64,
-    attached: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl RuleCounts {
@@ -151,15 +149,6 @@ impl RuleCounts {
     /// The cost of all requests that were admitted. Wraps around.
     pub fn admitted(&self) -> u64 {
         self.admitted.load(Ordering::Relaxed)
-    }
-
-    /// What an observer keeps with the rule, made on first use. A rule has one observer: another one finds what
-    /// the first has made.
-    pub fn attached(
-        &self,
-        make: impl FnOnce() -> Arc<dyn Any + Send + Sync>,
-    ) -> &(dyn Any + Send + Sync) {
-        &**self.attached.get_or_init(make)
     }
 }
 

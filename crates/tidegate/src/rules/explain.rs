@@ -7,8 +7,9 @@ use tidegate_core::{Limit, Timestamp};
 
 use super::applies::Unmet;
 use super::condition::Condition;
+use super::grant::Grant;
 use super::matching::Match;
-use super::rule::{Grant, Rule};
+use super::rule::Rule;
 use super::write;
 use crate::attributes::Attributes;
 use crate::value::text_of_form;

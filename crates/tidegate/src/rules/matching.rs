@@ -13,7 +13,7 @@ pub(super) const HEADER: &str = "header.";
 pub(super) const HEAD: &str = "HEAD";
 
 /// Which requests are meant. All parts that are given must hold.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Match {
     pub(super) path: Vec<PathPattern>,
     pub(super) method: Vec<String>,

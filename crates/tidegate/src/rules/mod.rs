@@ -11,12 +11,14 @@ mod condition;
 #[cfg(not(feature = "cel"))]
 #[path = "no_condition.rs"]
 mod condition;
+mod counter_key;
 mod counts;
 mod denied;
 mod descriptors;
 mod digest;
 mod explain;
 mod facts;
+mod grant;
 mod hashed;
 mod index;
 mod keys;
@@ -42,6 +44,7 @@ mod write;
 pub(crate) use applies::Unmet;
 pub use builder::{MatchBuilder, RuleBuilder};
 pub use condition::Condition;
+pub(crate) use counter_key::{CounterKey, MissingNames};
 pub(crate) use counts::add_one;
 pub use counts::{FrontEnd, RuleCounts, Verdict};
 pub use denied::{DenialAnswer, DenialFacts};
@@ -49,25 +52,25 @@ pub use digest::ValueDigest;
 pub(crate) use explain::{Explaining, limits_text};
 pub use explain::{FailedCondition, ShowValue};
 pub(crate) use facts::Facts;
+pub use grant::{Grant, GrantSource};
 pub use keys::DENIED;
 pub use matching::Match;
 pub use pattern::{HostPattern, PathPattern};
 pub use read_time::read_time;
-pub use rule::{Consistency, Cost, Grant, GrantSource, Missing, Mode, OnStoreFailure, Rule};
-pub(crate) use rule::{CounterKey, MissingNames};
+pub use rule::{Consistency, Cost, Missing, Mode, OnStoreFailure, Rule};
 pub use schema::{api_schemas, keys, schema};
 pub(crate) use shares::{Share, Shares};
+pub(crate) use temporary::TemporaryGrants;
 pub use temporary::{OverrideKey, TemporaryOverride, TemporaryOverrides};
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
 use descriptors::Descriptors;
 use foldhash::fast::RandomState;
 use index::Index;
 use smallvec::SmallVec;
-use tidegate_core::{Clock, Timestamp};
+use tidegate_core::Timestamp;
 
 use crate::attributes::Attributes;
 use crate::document::{self, Node, Place, Problems, Source, Spot};
@@ -137,8 +140,8 @@ impl RuleSettings {
     }
 }
 
-/// The rules in force, in their order.
-#[derive(Debug, Default)]
+/// Rules, in their order.
+#[derive(Debug, Clone, Default)]
 pub struct RuleSet {
     rules: Vec<Arc<Rule>>,
     by_id: Arc<HashMap<String, usize, RandomState>>,
@@ -149,8 +152,6 @@ pub struct RuleSet {
     reads_host: bool,
     /// Whether any of them has permits that its clients share.
     has_shared_permits: bool,
-    /// The shares that were last asked for.
-    shares: ArcSwapOption<Shares>,
     /// How rules are found that are written as descriptors. Then only by these.
     descriptors: Option<Arc<Descriptors>>,
     warnings: Problems,
@@ -313,46 +314,6 @@ impl RuleSet {
         rule.is_some_and(|rule| matches!(rule.grants(), [Grant::Unlimited]))
     }
 
-    /// The same rules, those that `earlier` has too with what was counted there, and with what their
-    /// limits had become if they move within the same bounds.
-    #[must_use]
-    pub fn inherit_counters(mut self, earlier: &Self) -> Self {
-        for rule in &mut self.rules {
-            let same = earlier.get(rule.id());
-            if let (Some(rule), Some(same)) = (Arc::get_mut(rule), same) {
-                rule.counts = Arc::clone(&same.counts);
-                if let (Some(new), Some(known)) = (&mut rule.adaptive, &same.adaptive)
-                    && new.is_like(known)
-                {
-                    *new = Arc::clone(known);
-                }
-            }
-        }
-        self
-    }
-
-    /// A copy of these rules, which shares them.
-    fn copy(&self) -> Self {
-        Self {
-            rules: self.rules.clone(),
-            by_id: Arc::clone(&self.by_id),
-            index: Arc::clone(&self.index),
-            headers: self.headers.clone(),
-            reads_host: self.reads_host,
-            has_shared_permits: self.has_shared_permits,
-            shares: ArcSwapOption::default(),
-            descriptors: self.descriptors.clone(),
-            warnings: self.warnings.clone(),
-        }
-    }
-
-    /// Lets the limits that move read the time from this clock.
-    pub(crate) fn set_clock(&self, clock: &Arc<dyn Clock>) {
-        for limit in self.rules.iter().filter_map(|rule| rule.adaptive()) {
-            limit.set_clock(clock);
-        }
-    }
-
     /// All of them, in their order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<Rule>> {
         self.rules.iter()
@@ -370,7 +331,12 @@ impl RuleSet {
 
     /// The rule with this id.
     pub fn get(&self, id: &str) -> Option<&Arc<Rule>> {
-        self.by_id.get(id).map(|index| &self.rules[*index])
+        self.index_of(id).map(|index| &self.rules[index])
+    }
+
+    /// The index of the rule with this id.
+    pub(crate) fn index_of(&self, id: &str) -> Option<usize> {
+        self.by_id.get(id).copied()
     }
 
     /// The attributes `header.*` that any of them asks about, by their names: what a front end needs to
@@ -398,18 +364,6 @@ impl RuleSet {
     /// The rule at this index, to be kept.
     pub(crate) fn shared(&self, index: usize) -> &Arc<Rule> {
         &self.rules[index]
-    }
-
-    /// What one of so many instances may grant of each limit by itself.
-    pub(crate) fn shares(&self, instances: u64) -> Arc<Shares> {
-        if let Some(shares) = &*self.shares.load()
-            && shares.instances == instances
-        {
-            return Arc::clone(shares);
-        }
-        let shares = Arc::new(Shares::of(&self.rules, instances));
-        self.shares.store(Some(Arc::clone(&shares)));
-        shares
     }
 
     /// The indexes of the rules that may apply to a request, in their order: all that do are among

@@ -7,14 +7,14 @@ use foldhash::fast::RandomState;
 use ipnet::IpNet;
 
 /// Values by network.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Networks<T> {
     /// Longest prefixes first.
     levels: Vec<PrefixLevel<T>>,
 }
 
 /// The networks of one family with prefixes of one length.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 struct PrefixLevel<T> {
     is_v6: bool,
     length: u8,
@@ -80,7 +80,7 @@ fn mask(length: u8) -> u128 {
 }
 
 /// Networks as they are written, and a fast answer whether one of them holds an address.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct NetworkList {
     written: Vec<IpNet>,
     /// Only of long lists: a few are compared faster than looked up.

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 use tidegate_core::{Limit, WorstCase};
 
-use super::rule::{Grant, GrantIndexes, Rule};
+use super::grant::{Grant, GrantIndexes};
+use super::rule::Rule;
 use crate::value::text_of_form;
 
 impl Rule {

@@ -3,9 +3,9 @@
 use tidegate_core::limit::{MAX_COUNT, MAX_WINDOW, MIN_WINDOW};
 use tidegate_core::{Algorithm, Limit, Micros, Rate, Window};
 
+use super::grant::Grant;
 use super::keys::ADAPTIVE;
 use super::read_limit::{self, Counting};
-use super::rule::Grant;
 use crate::adaptive::{Adaptive, DEFAULT_START};
 use crate::document::{Fields, Node, Problems, Spot};
 

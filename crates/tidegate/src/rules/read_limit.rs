@@ -5,9 +5,9 @@ use std::cell::Cell;
 use tidegate_core::limit::{MAX_COUNT, MAX_WINDOW, MIN_WINDOW};
 use tidegate_core::{Algorithm, Anchor, Limit, LimitError, Micros, Rate, Window};
 
+use super::grant::Grant;
 use super::keys::{RATE, RULE};
 use super::read_adaptive::{self, Bounds};
-use super::rule::Grant;
 use crate::document::{
     Fields, Node, Place, Problem, Problems, ScalarKind, Spot, Value, suggestion,
 };

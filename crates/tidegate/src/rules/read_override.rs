@@ -2,8 +2,8 @@
 
 use ipnet::{IpNet, Ipv6Net};
 
+use super::grant::GrantIndexes;
 use super::networks::Networks;
-use super::rule::GrantIndexes;
 use super::{RuleSettings, hashed};
 use crate::address::{self, key_of};
 use crate::attributes::Attributes;

@@ -1,21 +1,21 @@
 //! Reads one rule as it is written, and says everything that is wrong with it.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use tidegate_core::limit::MAX_COUNT;
 use tidegate_core::{Algorithm, Scope};
 
 use super::denied::DenialAnswer;
+use super::grant::{Grant, GrantIndexes};
 use super::keys::{COST, MATCH, RULE};
 use super::read::id_of;
 use super::read_adaptive::{self, Bounds};
 use super::read_limit::{self, Counting};
 use super::read_override::{networks_of, override_key};
 use super::read_time::Validity;
-use super::rule::{Consistency, Cost, Grant, GrantIndexes, Missing, Mode, OnStoreFailure, Rule};
+use super::rule::{Consistency, Cost, Missing, Mode, OnStoreFailure, Rule};
 use super::{RuleSettings, hashed, read_match, warnings, write};
-use crate::adaptive::AdaptiveLimit;
+use crate::adaptive::AdaptiveBounds;
 use crate::attributes;
 use crate::document::{Fields, Node, Problems, Spot, Value};
 use crate::value::AttributeValue;
@@ -110,7 +110,7 @@ pub(super) fn rule(
     }
     let (id, per) = (id?, per.unwrap_or_default());
     let mut scope = scope_of(&id, &per, settings);
-    // Who only counts has no need to decide fast.
+    // Shadow rules gain nothing from leases.
     if sync == Consistency::Leased && mode == Mode::Enforce {
         scope = scope.leased();
     }
@@ -330,12 +330,12 @@ fn scope_of(id: &str, per: &[String], settings: &RuleSettings) -> Scope {
 }
 
 /// The limit of a rule that moves by itself.
-fn moving(bounds: Bounds, grants: &[Grant]) -> Option<Arc<AdaptiveLimit>> {
+fn moving(bounds: Bounds, grants: &[Grant]) -> Option<AdaptiveBounds> {
     let Some(Grant::Limits(limits)) = grants.first() else {
         return None;
     };
     let start = limits.first()?.clone();
-    Some(Arc::new(AdaptiveLimit::new(bounds.settings, start)))
+    Some(AdaptiveBounds::new(bounds.settings, start))
 }
 
 fn tier_name(name: &str) -> Result<String, String> {

@@ -1,28 +1,19 @@
 //! A rule: when a limit applies, and to whom. Validated; nothing in it needs to be doubted.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use foldhash::fast::RandomState;
-use smallvec::SmallVec;
 use tidegate_core::{Algorithm, Limit, Micros, Scope, Timestamp, Window};
 
 use super::condition::Condition;
-use super::counts::RuleCounts;
 use super::denied::DenialAnswer;
 use super::descriptors::Descriptor;
-use super::hashed;
+use super::grant::{Grant, GrantIndexes};
 use super::matching::{HEADER, Match};
 use super::networks::Networks;
-use super::temporary::TemporaryGrants;
-use crate::adaptive::AdaptiveLimit;
-use crate::address;
+use crate::adaptive::AdaptiveBounds;
 use crate::attributes::Attributes;
 use crate::document::Problems;
 
 /// When a limit applies, and to whom.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
     pub(super) id: String,
     pub(super) description: Option<String>,
@@ -31,8 +22,7 @@ pub struct Rule {
     pub(super) except: Vec<Match>,
     pub(super) per: Vec<String>,
     pub(super) missing: Missing,
-    /// What the rule grants, first unless a tier or an override says otherwise; last those of temporary
-    /// overrides.
+    /// What the rule grants, first unless a tier or an override says otherwise.
     pub(super) grants: Vec<Grant>,
     pub(super) tiers: GrantIndexes,
     pub(super) overrides: GrantIndexes,
@@ -40,8 +30,6 @@ pub struct Rule {
     pub(super) has_hashed_overrides: bool,
     /// Those of them that name a network of several keys.
     pub(super) override_networks: Option<Box<Networks<usize>>>,
-    /// Overrides that end by themselves, if there are any.
-    pub(super) temporary: Option<Box<TemporaryGrants>>,
     pub(super) algorithm: Option<Algorithm>,
     pub(super) max_delay: Option<Micros>,
     pub(super) cost: Cost,
@@ -58,17 +46,13 @@ pub struct Rule {
     /// The rule as JSON, as it was written.
     pub(super) written: serde_json::Value,
     pub(super) scope: Scope,
-    pub(super) counts: Arc<RuleCounts>,
-    /// The current limit, if it is adaptive.
-    pub(super) adaptive: Option<Arc<AdaptiveLimit>>,
+    /// Within which bounds its limit moves, if it is adaptive.
+    pub(super) adaptive: Option<AdaptiveBounds>,
     /// Options that only descriptors have.
     pub(super) descriptor: Option<Box<Descriptor>>,
     /// What should be looked at, if the rule was read or built alone.
     pub(super) warnings: Problems,
 }
-
-/// Indexes of a rule's grants, by the name of a tier or the value of an attribute.
-pub(super) type GrantIndexes = HashMap<String, usize, RandomState>;
 
 /// What a request without the attributes of `per` means to a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -81,54 +65,6 @@ pub enum Missing {
     Share,
     /// It is denied.
     Deny,
-}
-
-/// What a rule grants.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Grant {
-    /// These limits, of which all must allow.
-    Limits(Vec<Limit>),
-    /// Everything.
-    Unlimited,
-    /// Nothing.
-    Blocked,
-}
-
-impl Grant {
-    /// The limits that it has.
-    pub fn limits(&self) -> &[Limit] {
-        match self {
-            Self::Limits(limits) => limits,
-            Self::Unlimited | Self::Blocked => &[],
-        }
-    }
-}
-
-/// Where the grant of a request came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum GrantSource {
-    /// The rule's own limit.
-    Limit,
-    /// One of its tiers.
-    Tier,
-    /// One of its overrides.
-    Override,
-    /// A temporary override.
-    Temporary,
-}
-
-impl GrantSource {
-    /// Its name in answers.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Limit => "limit",
-            Self::Tier => "tier",
-            Self::Override => "override",
-            Self::Temporary => "temporary",
-        }
-    }
 }
 
 /// How much a request takes of a rule's limits, before its own cost multiplies it.
@@ -176,30 +112,6 @@ pub enum Consistency {
     Leased,
 }
 
-/// Why a rule does or does not apply to a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum CounterKey<'a> {
-    /// It applies, on the state with this name.
-    Known(Cow<'a, str>),
-    /// It applies and denies, because the identity is missing.
-    Denied,
-    /// It does not apply, because the identity is missing.
-    Skipped,
-}
-
-/// Which attributes of a rule's `per` a request lacks, a bit for each of the first 64.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct MissingNames(u64);
-
-impl MissingNames {
-    /// Their names, in the order of `per`.
-    pub(crate) fn of(self, rule: &Rule) -> impl Iterator<Item = &str> {
-        let numbered = (0..64).zip(&rule.per);
-        let missing = numbered.filter(move |(number, _)| self.0 & 1 << number != 0);
-        missing.map(|(_, name)| name.as_str())
-    }
-}
-
 impl Rule {
     /// Its name.
     pub fn id(&self) -> &str {
@@ -241,18 +153,13 @@ impl Rule {
         &self.scope
     }
 
-    /// What has been decided by it.
-    pub fn counts(&self) -> &RuleCounts {
-        &self.counts
+    /// Within which bounds its limit moves, if it is adaptive. [Grants](Self::grants) then have the limit that it
+    /// begins with.
+    pub fn adaptive(&self) -> Option<&AdaptiveBounds> {
+        self.adaptive.as_ref()
     }
 
-    /// Its current limit, if it is adaptive. [Grants](Self::grants) then have the limit that it began
-    /// with.
-    pub fn adaptive(&self) -> Option<&AdaptiveLimit> {
-        self.adaptive.as_deref()
-    }
-
-    /// Everything that it may grant: its own limit first, then tiers and overrides, then temporary overrides.
+    /// Everything that it may grant: its own limit first, then tiers and overrides.
     pub fn grants(&self) -> &[Grant] {
         &self.grants
     }
@@ -336,7 +243,6 @@ impl Rule {
             overrides: GrantIndexes::default(),
             has_hashed_overrides: false,
             override_networks: None,
-            temporary: None,
             algorithm: None,
             max_delay: None,
             cost: Cost::Fixed(1),
@@ -350,18 +256,10 @@ impl Rule {
             ipv6_prefix: 64,
             written: serde_json::Value::Null,
             scope: Scope::new(""),
-            counts: Arc::default(),
             descriptor: None,
             adaptive: None,
             warnings: Problems::new(),
         }
-    }
-
-    /// All that is known of a request, as one name.
-    pub(crate) fn whole_key(attributes: &Attributes<'_>) -> String {
-        let texts = attributes.iter().flat_map(|(name, value)| [name, value]);
-        let texts: SmallVec<[Cow<'_, str>; 8]> = texts.map(Cow::Borrowed).collect();
-        joined(&texts)
     }
 
     /// The conditions of `match` and `except`.
@@ -375,111 +273,6 @@ impl Rule {
         self.matches.reads_host()
             || self.except.iter().any(Match::reads_host)
             || self.per.iter().any(|name| name == "host")
-    }
-
-    /// Which state a request is charged on.
-    pub(crate) fn key<'a>(&self, attributes: &'a Attributes<'_>) -> CounterKey<'a> {
-        if let Some(descriptor) = &self.descriptor {
-            return descriptor.key(attributes);
-        }
-        let mut values: SmallVec<[Cow<'a, str>; 4]> = SmallVec::new();
-        for name in &self.per {
-            let Some(value) = self.value_of(name, attributes) else {
-                return match self.missing {
-                    Missing::Skip => CounterKey::Skipped,
-                    // No value is empty, so no client can name this counter.
-                    Missing::Share => CounterKey::Known(Cow::Borrowed("")),
-                    Missing::Deny => CounterKey::Denied,
-                };
-            };
-            values.push(value);
-        }
-        if values.len() > 1 {
-            return CounterKey::Known(Cow::Owned(joined(&values)));
-        }
-        CounterKey::Known(values.pop().unwrap_or(Cow::Borrowed("")))
-    }
-
-    /// Which attributes of `per` a request lacks.
-    #[cold]
-    pub(crate) fn missing_of(&self, attributes: &Attributes<'_>) -> MissingNames {
-        let numbered = (0..64).zip(&self.per);
-        let missing = numbered.filter(|(_, name)| self.value_of(name, attributes).is_none());
-        MissingNames(missing.fold(0, |bits, (number, _)| bits | 1 << number))
-    }
-
-    /// The attributes and values that name the counter of a request, in the form in which they are
-    /// counted; empty for a counter that all clients share, and if the request has no counter here. Of a
-    /// descriptor, its entries.
-    pub fn key_values<'a>(
-        &'a self,
-        attributes: &'a Attributes<'_>,
-    ) -> Vec<(&'a str, Cow<'a, str>)> {
-        if let Some(descriptor) = &self.descriptor {
-            return descriptor.key_values(attributes);
-        }
-        let value = |name: &'a String| Some((name.as_str(), self.value_of(name, attributes)?));
-        let values: Option<Vec<_>> = self.per.iter().map(value).collect();
-        values.unwrap_or_default()
-    }
-
-    /// The values that name the counter of a request, as one text; none if it has no counter here.
-    pub fn key_text<'a>(&self, attributes: &'a Attributes<'_>) -> Option<Cow<'a, str>> {
-        if let Some(descriptor) = &self.descriptor {
-            return descriptor.open_key(attributes);
-        }
-        match self.key(attributes) {
-            CounterKey::Known(key) => Some(key),
-            CounterKey::Denied | CounterKey::Skipped => None,
-        }
-    }
-
-    /// What the rule grants to a request at `now`: its temporary override, else its override, else its tier's, else
-    /// the limit. The index in [`grants`](Self::grants), and where it came from.
-    pub(crate) fn grant(
-        &self,
-        attributes: &Attributes<'_>,
-        now: Timestamp,
-    ) -> (usize, GrantSource) {
-        if let Some(temporary) = &self.temporary {
-            let value = self.first_value(attributes);
-            let found = temporary.find(value.as_deref(), attributes.ip(), now);
-            if let Some(index) = found {
-                return (index, GrantSource::Temporary);
-            }
-        }
-        if !self.overrides.is_empty() {
-            let first = self.first_value(attributes);
-            if let Some(index) = first.and_then(|value| self.override_of(&value)) {
-                return (index, GrantSource::Override);
-            }
-            if let (Some(networks), Some(ip)) = (&self.override_networks, attributes.ip())
-                && let Some(index) = networks.covering(ip).next()
-            {
-                return (*index, GrantSource::Override);
-            }
-        }
-        if !self.tiers.is_empty() {
-            let tier = attributes.get("tier");
-            if let Some(index) = tier.and_then(|tier| self.tiers.get(tier)) {
-                return (*index, GrantSource::Tier);
-            }
-        }
-        (0, GrantSource::Limit)
-    }
-
-    /// The override for this value of the first of `per`, by the value itself or by its hash. That a client
-    /// sends what a hash is written as finds nothing.
-    fn override_of(&self, value: &str) -> Option<usize> {
-        let by_value = self
-            .overrides
-            .get(value)
-            .filter(|_| !hashed::is_hash(value));
-        let by_hash = || {
-            let hash = self.has_hashed_overrides.then(|| hashed::hash_of(value))?;
-            self.overrides.get(&hash)
-        };
-        by_value.or_else(by_hash).copied()
     }
 
     /// What it charges for each unit of a request's own cost. The flag says that an attribute should have
@@ -506,23 +299,6 @@ impl Rule {
         let excepted = self.except.iter().flat_map(Match::headers);
         plain.chain(self.matches.headers()).chain(excepted)
     }
-
-    /// The value of the first attribute of `per`.
-    fn first_value<'a>(&self, attributes: &'a Attributes<'_>) -> Option<Cow<'a, str>> {
-        self.value_of(self.per.first()?, attributes)
-    }
-
-    fn value_of<'a>(&self, name: &str, attributes: &'a Attributes<'_>) -> Option<Cow<'a, str>> {
-        if name == "ip" {
-            return match attributes.ip()? {
-                ip @ std::net::IpAddr::V6(_) => Some(Cow::Owned(
-                    address::key_of(ip, self.ipv6_prefix).to_string(),
-                )),
-                std::net::IpAddr::V4(_) => attributes.get(name).map(Cow::Borrowed),
-            };
-        }
-        attributes.get(name).map(Cow::Borrowed)
-    }
 }
 
 /// The number that a text of digits says; the largest there is for one that is larger still, so that
@@ -530,16 +306,4 @@ impl Rule {
 fn whole_number(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::MAX))
-}
-
-/// Several values as one name: with their lengths, so that no choice of values makes two alike.
-pub(super) fn joined(values: &[Cow<'_, str>]) -> String {
-    let length = values.iter().map(|value| value.len() + 6).sum();
-    let mut key = String::with_capacity(length);
-    for value in values {
-        key.push_str(&value.len().to_string());
-        key.push(':');
-        key.push_str(value);
-    }
-    key
 }

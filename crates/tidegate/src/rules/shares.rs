@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tidegate_core::{Limit, Scope};
 
-use super::rule::{Grant, Rule};
+use super::grant::Grant;
+use super::rule::Rule;
 
 /// A limit, and the part of it that one instance may grant by itself.
 #[derive(Debug)]
@@ -28,25 +29,29 @@ impl Share {
 /// The shares of all limits of a rule set, one of so many instances each.
 #[derive(Debug)]
 pub(crate) struct Shares {
-    pub(super) instances: u64,
+    pub(crate) instances: u64,
     /// By the index of the rule, of its grant, and of the limit.
     by_rule: Vec<Vec<Vec<Arc<Share>>>>,
 }
 
 impl Shares {
-    pub(super) fn of(rules: &[Arc<Rule>], instances: u64) -> Self {
-        let share = |rule: &Rule, limit: &Limit| Share::of(rule.scope(), limit, instances);
-        let of_grant = |rule: &Rule, grant: &Grant| match grant {
-            Grant::Limits(limits) => limits.iter().map(|limit| share(rule, limit)).collect(),
-            Grant::Unlimited | Grant::Blocked => Vec::new(),
+    /// Those of rules with all that each may grant.
+    pub(crate) fn of<'r>(
+        rules: impl Iterator<Item = (&'r Rule, Vec<&'r Grant>)>,
+        instances: u64,
+    ) -> Self {
+        let of_grant = |rule: &Rule, grant: &Grant| {
+            let limits = grant.limits().iter();
+            let share = |limit| Share::of(rule.scope(), limit, instances);
+            limits.map(share).collect()
         };
-        let of_rule = |rule: &Arc<Rule>| {
-            let grants = rule.grants().iter();
+        let of_rule = |(rule, grants): (&Rule, Vec<&Grant>)| {
+            let grants = grants.into_iter();
             grants.map(|grant| of_grant(rule, grant)).collect()
         };
         Self {
             instances,
-            by_rule: rules.iter().map(of_rule).collect(),
+            by_rule: rules.map(of_rule).collect(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Temporary overrides: what a client gets of a rule until a given time, kept apart from the rules.
 //!
-//! They are merged into the rules when either changes, so that a decision looks at one set of rules. One that has
-//! ended is skipped by its time; removing it is left to its owner.
+//! The gate keeps them with the state of their rule. One that has ended is skipped by its time; removing it is left to
+//! its owner.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -12,12 +12,14 @@ use serde::Deserialize as _;
 use tidegate_core::Timestamp;
 
 use super::digest::ValueDigest;
+use super::grant::Grant;
 use super::keys::RULE;
 use super::networks::Networks;
 use super::read_limit::{self, Counting};
 use super::read_override::{network_of, override_key};
-use super::rule::{Consistency, Grant, Rule};
-use super::{RuleSet, RuleSettings, hashed, read_adaptive};
+use super::rule::{Consistency, Rule};
+use super::{RuleSettings, hashed, read_adaptive};
+use crate::attributes::Attributes;
 use crate::document::{Fields, Node, Place, Problems, Scalar, ScalarKind, Spot, Value};
 use crate::value::text_of_form;
 
@@ -108,66 +110,13 @@ impl Rule {
     pub fn override_grant(&self, limit: &str) -> Result<Grant, String> {
         OverrideReader::of(self)?.read(limit)
     }
-
-    /// The same rule with these temporary overrides instead of those that it has. Those that the rule has no use
-    /// for are left out.
-    fn with_temporary(
-        &self,
-        overrides: Vec<TemporaryOverride>,
-        digest: Option<&Arc<ValueDigest>>,
-    ) -> Self {
-        let mut rule = self.clone();
-        let own = rule.own_grants();
-        rule.grants.truncate(own);
-        rule.temporary = (!overrides.is_empty()).then(|| {
-            let mut temporary = TemporaryGrants::new(own, digest.cloned());
-            if let Ok(reader) = OverrideReader::of(self) {
-                for one in &overrides {
-                    if let Ok(grant) = reader.read(&one.limit) {
-                        temporary.add(self, one, rule.grants.len());
-                        rule.grants.push(grant);
-                    }
-                }
-            }
-            temporary.read_from = overrides;
-            Box::new(temporary)
-        });
-        rule
-    }
-
-    /// How many grants are those of the rule itself.
-    fn own_grants(&self) -> usize {
-        let temporary = self.temporary.as_ref();
-        temporary.map_or(self.grants.len(), |temporary| temporary.own)
-    }
 }
 
-impl RuleSet {
-    /// The same rules, with these temporary overrides instead of those that they have; `None` if nothing changes.
-    pub(crate) fn with_temporary(
-        &self,
-        overrides: &TemporaryOverrides,
-        digest: Option<&Arc<ValueDigest>>,
-    ) -> Option<Self> {
-        let mut changed: Option<Self> = None;
-        for (index, rule) in self.rules.iter().enumerate() {
-            let has = rule.temporary.as_ref().map(|has| has.read_from.as_slice());
-            let wanted = overrides.get(rule.id()).map_or(&[][..], Vec::as_slice);
-            let is_same = has.unwrap_or_default() == wanted || self.is_by_descriptors();
-            if !is_same {
-                let changed = changed.get_or_insert_with(|| self.copy());
-                changed.rules[index] = Arc::new(rule.with_temporary(wanted.to_vec(), digest));
-            }
-        }
-        changed
-    }
-}
-
-/// The temporary overrides of a rule, and their grants, which follow the rule's own.
-#[derive(Debug, Clone)]
-pub(super) struct TemporaryGrants {
-    own: usize,
-    read_from: Vec<TemporaryOverride>,
+/// The temporary overrides of a rule, and what they grant.
+#[derive(Debug)]
+pub(crate) struct TemporaryGrants {
+    /// Their indexes follow those of the rule's own grants.
+    grants: Vec<Grant>,
     /// By value or by hash.
     by_key: HashMap<String, TemporaryGrant, RandomState>,
     has_hashes: bool,
@@ -190,16 +139,46 @@ impl TemporaryGrant {
 }
 
 impl TemporaryGrants {
-    fn new(own: usize, digest: Option<Arc<ValueDigest>>) -> Self {
-        Self {
-            own,
-            read_from: Vec::new(),
+    /// Those of a rule. What the rule has no use for is left out.
+    pub(crate) fn of(
+        rule: &Rule,
+        overrides: &[TemporaryOverride],
+        digest: Option<&Arc<ValueDigest>>,
+    ) -> Self {
+        let mut temporary = Self {
+            grants: Vec::new(),
             by_key: HashMap::default(),
             has_hashes: false,
             networks: Networks::default(),
             by_digest: HashMap::default(),
-            digest,
+            digest: digest.cloned(),
+        };
+        if let Ok(reader) = OverrideReader::of(rule) {
+            for one in overrides {
+                if let Ok(grant) = reader.read(&one.limit) {
+                    let index = rule.grants.len() + temporary.grants.len();
+                    temporary.add(rule, one, index);
+                    temporary.grants.push(grant);
+                }
+            }
         }
+        temporary
+    }
+
+    /// What they grant. Their indexes follow those of the rule's own grants.
+    pub(crate) fn grants(&self) -> &[Grant] {
+        &self.grants
+    }
+
+    /// The index of the grant for a request of this rule.
+    pub(crate) fn find(
+        &self,
+        rule: &Rule,
+        attributes: &Attributes<'_>,
+        now: Timestamp,
+    ) -> Option<usize> {
+        let value = rule.first_value(attributes);
+        self.of_client(value.as_deref(), attributes.ip(), now)
     }
 
     fn add(&mut self, rule: &Rule, one: &TemporaryOverride, index: usize) {
@@ -226,12 +205,7 @@ impl TemporaryGrants {
     }
 
     /// The index of the grant for a client with this value and address at `now`.
-    pub(super) fn find(
-        &self,
-        value: Option<&str>,
-        ip: Option<IpAddr>,
-        now: Timestamp,
-    ) -> Option<usize> {
+    fn of_client(&self, value: Option<&str>, ip: Option<IpAddr>, now: Timestamp) -> Option<usize> {
         let by_value = value.and_then(|value| self.of_value(value, now));
         let networks = || {
             let mut networks = self.networks.covering(ip?);

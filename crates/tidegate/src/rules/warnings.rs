@@ -5,9 +5,10 @@ use tidegate_core::Limit;
 use super::RuleSettings;
 use super::applies::ALWAYS_KNOWN;
 use super::client_written::is_client_written;
+use super::grant::Grant;
 use super::matching::HEADER;
 use super::read_override::host_bits;
-use super::rule::{Consistency, Cost, Grant, Missing, Mode, Rule};
+use super::rule::{Consistency, Cost, Missing, Mode, Rule};
 use crate::document::{Entry, Node, Place, Problems, Spot, Value};
 
 /// Names that people mean when they write one that is like them.

@@ -7,13 +7,14 @@ use tidegate_core::{Algorithm, Rate, Timestamp};
 
 use super::RuleSet;
 use super::explain::limits_text;
+use super::grant::{Grant, GrantIndexes};
 use super::keys::any_may_be;
 use super::matching::Match;
 use super::read_adaptive::default_burst;
 use super::read_limit::ANCHORS;
 use super::read_rule::{MISSING, MODES, ON_STORE_FAILURE, SYNCS};
-use super::rule::{Cost, Grant, GrantIndexes, Rule};
-use crate::adaptive::{Adaptive, AdaptiveLimit};
+use super::rule::{Cost, Rule};
+use crate::adaptive::{Adaptive, AdaptiveBounds};
 use crate::document::{Entry, Kind, Node, ScalarKind, Value as Written};
 use crate::value::text_of_form;
 
@@ -218,9 +219,9 @@ pub(super) fn algorithm_keys(algorithm: Algorithm) -> SmallVec<[(&'static str, V
     keys
 }
 
-fn adaptive(limit: &AdaptiveLimit) -> Value {
-    let Adaptive { min, max, target } = limit.settings();
-    let start = limit.start();
+fn adaptive(bounds: &AdaptiveBounds) -> Value {
+    let Adaptive { min, max, target } = bounds.settings();
+    let start = bounds.start();
     let (min, max) = if start.window().is_some() {
         let at = |count| Rate {
             count,

@@ -13,7 +13,7 @@ use proptest::sample::{Index, select};
 use serde_json::{Map, Value, json};
 use tidegate::document::{self, Node, Source};
 use tidegate::rules::{DescribingFrontEnd, Rule, RuleSet, RuleSettings};
-use tidegate::{AdaptiveLimit, Attributes, Gate, MemoryStore};
+use tidegate::{AdaptiveBounds, Attributes, Gate, MemoryStore};
 use tidegate_testkit::JsonSchema;
 
 static SETTINGS: LazyLock<RuleSettings> = LazyLock::new(RuleSettings::default);
@@ -362,8 +362,8 @@ proptest! {
         }
         for (one, other) in first.iter().zip(again.iter()) {
             prop_assert_eq!(one.grants(), other.grants());
-            let bounds = |rule: &Rule| rule.adaptive().map(AdaptiveLimit::settings);
-            let windows = |rule: &Rule| rule.adaptive().map(AdaptiveLimit::window);
+            let bounds = |rule: &Rule| rule.adaptive().map(AdaptiveBounds::settings);
+            let windows = |rule: &Rule| rule.adaptive().map(AdaptiveBounds::window);
             prop_assert_eq!(windows(one), windows(other));
             prop_assert_eq!(bounds(one), bounds(other));
         }

@@ -9,10 +9,10 @@ use tidegate_core::Window;
 use super::wildcard::Wildcard;
 use super::{DOMAIN, entries};
 use crate::attributes::Attributes;
-use crate::rules::rule::{CounterKey, joined};
+use crate::rules::counter_key::{CounterKey, joined};
 
 /// The path from the domain to a limit, and what the file says next to it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(in crate::rules) struct Descriptor {
     pub(super) domain: String,
     pub(super) steps: Vec<DescriptorStep>,

@@ -17,8 +17,9 @@ use super::tree::{Branch, DescriptorLevel, Descriptors};
 use super::wildcard::Wildcard;
 use crate::credentials::{are_credentials, credentials, folded};
 use crate::document::{Fields, Node, Place, Problems, Spot, Value};
+use crate::rules::grant::Grant;
 use crate::rules::keys::{DESCRIPTOR, DOMAIN};
-use crate::rules::rule::{Consistency, Grant, Mode, Rule};
+use crate::rules::rule::{Consistency, Mode, Rule};
 use crate::rules::{RuleSet, RuleSettings, write};
 
 /// Whether the first document is of this form.

@@ -6,10 +6,11 @@ use tidegate_core::{Algorithm, Limit, Micros, Rate, Window};
 use super::places;
 use super::read::read_flag;
 use crate::document::{Fields, Node, Problems, Spot};
+use crate::rules::grant::Grant;
 use crate::rules::keys::{OWN, RATE_LIMIT, REPLACED};
 use crate::rules::read_limit::{self, Counting};
 use crate::rules::read_rule::{ON_STORE_FAILURE, SYNCS, chosen};
-use crate::rules::rule::{Consistency, Grant, OnStoreFailure};
+use crate::rules::rule::{Consistency, OnStoreFailure};
 
 /// The units of time that a limit may have.
 pub(in crate::rules) const UNITS: [(&str, Window); 7] = [

@@ -4,7 +4,7 @@ use tidegate_core::Micros;
 
 use super::*;
 use crate::attributes::Attributes;
-use crate::rules::GrantSource;
+use crate::rules::{GrantSource, RuleSet};
 
 const START: Timestamp = Timestamp::from_seconds(1_794_770_000);
 
@@ -20,26 +20,55 @@ fn key(rule: &Rule, written: &str) -> Result<OverrideKey, String> {
     rule.override_key(written, &RuleSettings::default(), &digest())
 }
 
+/// The first of the rules, with temporary overrides.
+struct Overridden<'r> {
+    rule: &'r Rule,
+    temporary: TemporaryGrants,
+}
+
+impl<'r> Overridden<'r> {
+    fn of(rules: &'r RuleSet, overrides: &[TemporaryOverride]) -> Self {
+        let (rule, digest) = (rules.at(0), digest());
+        Self {
+            rule,
+            temporary: TemporaryGrants::of(rule, overrides, Some(&digest)),
+        }
+    }
+
+    fn grant(&self, attributes: &Attributes<'_>, now: Timestamp) -> (&Grant, GrantSource) {
+        let own = self.rule.grants();
+        match self.temporary.find(self.rule, attributes, now) {
+            Some(index) => (
+                &self.temporary.grants()[index - own.len()],
+                GrantSource::Temporary,
+            ),
+            None => {
+                let (index, source) = self.rule.grant(attributes);
+                (&own[index], source)
+            }
+        }
+    }
+}
+
 /// The rules, with overrides of the first that end a second after the start.
-fn overridden(rules: &RuleSet, overrides: &[(&str, &str)]) -> RuleSet {
+fn overridden<'r>(rules: &'r RuleSet, overrides: &[(&str, &str)]) -> Overridden<'r> {
     let rule = rules.at(0);
     let one = |(written, limit): &(&str, &str)| TemporaryOverride {
         key: key(rule, written).unwrap(),
         limit: (*limit).to_owned(),
         expires_at: START + Micros::SECOND,
     };
-    let all = overrides.iter().map(one).collect();
-    let all = TemporaryOverrides::from([(rule.id().to_owned(), all)]);
-    rules.with_temporary(&all, Some(&digest())).unwrap()
+    let all: Vec<TemporaryOverride> = overrides.iter().map(one).collect();
+    Overridden::of(rules, &all)
 }
 
-fn grant(rules: &RuleSet, name: &str, value: &str, now: Timestamp) -> (String, GrantSource) {
+fn grant(rules: &Overridden<'_>, name: &str, value: &str, now: Timestamp) -> (String, GrantSource) {
     let mut attributes = Attributes::new();
     attributes
         .insert(name.to_owned(), value.to_owned())
         .unwrap();
-    let (index, source) = rules.at(0).grant(&attributes, now);
-    let text = match &rules.at(0).grants()[index] {
+    let (granted, source) = rules.grant(&attributes, now);
+    let text = match granted {
         Grant::Unlimited => "unlimited".to_owned(),
         Grant::Blocked => "blocked".to_owned(),
         Grant::Limits(limits) => limits
@@ -71,12 +100,6 @@ fn one_beats_tiers_and_overrides_until_the_microsecond_in_which_it_ends() {
     assert_eq!(grant("u1", end), ("20".to_owned(), GrantSource::Override));
     assert_eq!(grant("u2", end), ("5".to_owned(), GrantSource::Limit));
     assert_eq!(grant("u3", last), ("5".to_owned(), GrantSource::Limit));
-    // What is merged again does not pile up, and nothing is left of what was removed.
-    let again = overridden(&with, &[("u2", "unlimited")]);
-    assert_eq!(again.at(0).grants().len(), 4);
-    let none = with.with_temporary(&TemporaryOverrides::new(), None);
-    assert_eq!(none.unwrap().at(0).grants(), rules.at(0).grants());
-    assert_eq!(with.at(0).written(), rules.at(0).written());
 }
 
 #[test]
@@ -99,7 +122,6 @@ fn networks_are_found_by_their_longest_live_prefix() {
     assert_eq!(grant("11.0.0.1"), "5");
 
     // One that has ended leaves the shorter prefix.
-    let mut all = TemporaryOverrides::new();
     let ending = |written: &str, limit: &str, seconds| TemporaryOverride {
         key: key(rules.at(0), written).unwrap(),
         limit: limit.to_owned(),
@@ -109,8 +131,7 @@ fn networks_are_found_by_their_longest_live_prefix() {
         ending("10.0.0.0/8", "1/minute", 9),
         ending("10.1.0.0/16", "2/minute", 1),
     ];
-    all.insert("a".to_owned(), both);
-    let with = rules.with_temporary(&all, None).unwrap();
+    let with = Overridden::of(&rules, &both);
     let later = START + Micros::SECOND;
     let grant = |now| super::tests::grant(&with, "ip", "10.1.0.1", now).0;
     assert_eq!((grant(START).as_str(), grant(later).as_str()), ("2", "1"));
@@ -231,22 +252,16 @@ rules:
     assert!(key(all.at(1), "10.0.0.1/8").is_err());
 
     let one = rules("rules: [{id: a, per: [user_id], limit: 5/minute}]");
-    let kept = TemporaryOverrides::from([(
-        "a".to_owned(),
-        vec![TemporaryOverride {
-            key: OverrideKey::Value("u1".to_owned()),
-            limit: "9/minute".to_owned(),
-            expires_at: START + Micros::SECOND,
-        }],
-    )]);
+    let kept = [TemporaryOverride {
+        key: OverrideKey::Value("u1".to_owned()),
+        limit: "9/minute".to_owned(),
+        expires_at: START + Micros::SECOND,
+    }];
     let moving = rules(
         "rules: [{id: a, per: [user_id], algorithm: concurrency, adaptive: {min: 1, max: 9}}]",
     );
-    let merged = moving.with_temporary(&kept, None).unwrap();
-    assert_eq!(merged.at(0).grants(), moving.at(0).grants());
-    // Merged already: nothing to do.
-    assert!(merged.with_temporary(&kept, None).is_none());
-    let back = one.with_temporary(&kept, None).unwrap();
+    assert!(Overridden::of(&moving, &kept).temporary.grants().is_empty());
+    let back = Overridden::of(&one, &kept);
     assert_eq!(grant(&back, "user_id", "u1", START).0, "9");
 }
 

@@ -109,6 +109,7 @@ impl World {
             .unwrap()
             .adaptive()
             .unwrap()
+            .bounds()
             .settings();
         Self {
             waiting: vec![Vec::new(); instances],

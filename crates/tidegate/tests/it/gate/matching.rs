@@ -84,7 +84,7 @@ fn a_request_that_no_rule_is_about_is_allowed() {
         assert!(decision.is_allowed() && !decision.is_degraded());
         assert_eq!((decision.rule(), decision.permit()), (None, None));
         assert_eq!(decision.delay(), Micros::ZERO);
-        assert_eq!(decision.limits().len(), 0);
+        assert!(decision.is_unmatched());
         assert_eq!(
             decision
                 .headers(&tidegate::headers::HeaderSettings::default())

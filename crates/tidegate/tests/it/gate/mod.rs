@@ -60,9 +60,9 @@ fn decide_parts<S: Store>(gate: &Gate<S>, parts: &[Part<'_>]) -> Decisions {
 }
 
 /// Decides a request, and keeps what it takes to give it back or to settle it.
-fn decide_with_receipt<S: Store>(gate: &Gate<S>, attributes: &Attributes<'_>) -> Receipt<'static> {
+fn decide_with_receipt<S: Store>(gate: &Gate<S>, attributes: &Attributes<'_>) -> Receipt {
     let deciding = gate.decide_by(gate.rules(), FrontEnd::Library, attributes);
-    block_on(deciding.wait()).into_owned()
+    block_on(deciding.wait())
 }
 
 /// What each limit that applies has left, by a request that takes nothing.

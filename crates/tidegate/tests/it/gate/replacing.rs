@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::{NOW, answered, decide, gate, left, request, rules};
 use tidegate::gate::ResetError;
 use tidegate::rules::{
-    FrontEnd, OverrideKey, TemporaryOverride, TemporaryOverrides, ValueDigest, Verdict,
+    FrontEnd, OverrideKey, Rule, RuleSet, TemporaryOverride, TemporaryOverrides, ValueDigest,
+    Verdict,
 };
-use tidegate::{Gate, MemoryStore, Micros};
+use tidegate::{Ended, Gate, MemoryStore, Micros};
 use tidegate_testkit::{FailingStore, StoreState, block_on};
 
 /// One override of rule `r` for the user `u`, which ends a second from now.
@@ -93,6 +94,40 @@ fn a_reset_of_a_blocked_client_reports_that_nothing_is_granted() {
     decide(&gate, &request("user_id=u"));
     gate.replace_overrides(override_of("blocked"));
     assert_eq!(reported(&gate, "user_id=u", None).0, [entry("r", 0, 1)]);
+}
+
+/// A program may hold on to its rules, and put the same values in force again.
+#[test]
+fn rules_that_the_program_keeps_lose_nothing_when_they_are_replaced() {
+    let bounds = "{min: 1, max: 50, target: 10ms}";
+    let kept: Vec<Arc<Rule>> = rules(&format!(
+        "- {{id: a, per: [], limit: 10/minute}}\n- {{id: up, per: [], algorithm: concurrency, limit: 20, adaptive: {bounds}}}",
+    ))
+    .iter()
+    .map(Arc::clone)
+    .collect();
+    let set = || RuleSet::from_rules(kept.clone()).unwrap();
+    let gate = Gate::new(MemoryStore::new(), set());
+    for _ in 0..200 {
+        let decision = decide(&gate, &request("z=1").with_cost(0));
+        decision.count(FrontEnd::Http);
+        decision.observe(Ended::Dropped);
+    }
+    let known = || {
+        let rules = gate.rules();
+        let counts = rules.get("a").unwrap().counts();
+        let limit = rules.get("up").unwrap().adaptive().unwrap().limit();
+        (counts.decisions(FrontEnd::Http, Verdict::Allowed), limit)
+    };
+    let before = known();
+    assert!(before.0 == 200 && before.1 < 20, "{before:?}");
+    gate.replace_rules(set());
+    assert_eq!(known(), before);
+    assert!(
+        kept.iter()
+            .zip(gate.rules().iter())
+            .all(|(kept, rule)| *kept == *rule)
+    );
 }
 
 #[test]

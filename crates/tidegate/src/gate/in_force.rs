@@ -1,0 +1,254 @@
+//! The rules in force, and the state that the gate keeps for each of them: by the rule's id, over replacements of
+//! the set.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use tidegate_core::{Clock, Limit, Timestamp};
+
+use super::{Observer, RuleWatch};
+use crate::adaptive::AdaptiveLimit;
+use crate::attributes::Attributes;
+use crate::reason::Reason;
+use crate::rules::{
+    Grant, GrantSource, Mode, Rule, RuleCounts, RuleSet, Shares, TemporaryGrants,
+    TemporaryOverrides, ValueDigest,
+};
+
+/// The rules in force when they were [asked for](super::Gate::rules). A request is decided by one set from beginning
+/// to end: the front end that reads its headers by them passes them on to [`Gate::decide_by`](super::Gate::decide_by).
+#[derive(Debug, Clone)]
+pub struct RulesInForce(pub(super) Arc<InForce>);
+
+impl Deref for RulesInForce {
+    type Target = RuleSet;
+
+    fn deref(&self) -> &RuleSet {
+        &self.0.rules
+    }
+}
+
+impl RulesInForce {
+    /// The rule with this id, and its state.
+    pub fn get(&self, id: &str) -> Option<RuleInForce<'_>> {
+        self.0.rules.index_of(id).map(|index| self.0.get(index))
+    }
+
+    /// All rules with their states, in their order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = RuleInForce<'_>> {
+        (0..self.0.states.len()).map(|index| self.0.get(index))
+    }
+}
+
+/// A rule in force, with what its gate keeps for it.
+#[derive(Debug, Clone, Copy)]
+pub struct RuleInForce<'f> {
+    rule: &'f Arc<Rule>,
+    state: &'f RuleState,
+}
+
+impl Deref for RuleInForce<'_> {
+    type Target = Arc<Rule>;
+
+    fn deref(&self) -> &Arc<Rule> {
+        self.rule
+    }
+}
+
+impl<'f> RuleInForce<'f> {
+    /// What has been decided by it.
+    pub fn counts(&self) -> &'f RuleCounts {
+        &self.state.counts
+    }
+
+    /// Its current limit, if it is adaptive.
+    pub fn adaptive(&self) -> Option<&'f AdaptiveLimit> {
+        self.state.adaptive.as_deref()
+    }
+
+    /// Whether it may deny a request for this reason, by itself or by a temporary override.
+    pub fn can_deny_for(&self, reason: Reason) -> bool {
+        let mut temporary = self.state.temporary().iter();
+        let is_meant = |grant: &Grant| match reason {
+            Reason::Blocked => *grant == Grant::Blocked,
+            Reason::OverLimit | Reason::TooExpensive => matches!(grant, Grant::Limits(_)),
+            _ => false,
+        };
+        self.rule.can_deny_for(reason)
+            || (self.rule.mode() == Mode::Enforce && temporary.any(is_meant))
+    }
+}
+
+/// What changes of a rule: what was counted, where its limit has moved to, who gets something else for a while, and
+/// what the observer keeps with it.
+#[derive(Clone, Default)]
+pub(super) struct RuleState {
+    counts: Arc<RuleCounts>,
+    adaptive: Option<Arc<AdaptiveLimit>>,
+    temporary: Option<Arc<TemporaryGrants>>,
+    watch: Option<Arc<dyn RuleWatch>>,
+}
+
+impl fmt::Debug for RuleState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuleState").finish_non_exhaustive()
+    }
+}
+
+/// What states are made with.
+pub(super) struct StateTerms<'t> {
+    pub(super) clock: &'t Arc<dyn Clock>,
+    pub(super) temporary: &'t TemporaryOverrides,
+    pub(super) digest: Option<&'t Arc<ValueDigest>>,
+    pub(super) observer: Option<&'t Arc<dyn Observer>>,
+}
+
+impl RuleState {
+    /// The state of a rule, which goes on from an earlier one.
+    fn of(rule: &Rule, earlier: Option<&Self>, terms: &StateTerms<'_>) -> Self {
+        let moving = earlier.and_then(|earlier| earlier.adaptive.as_ref());
+        let adaptive = rule.adaptive().map(|bounds| match moving {
+            Some(moving) if moving.bounds() == bounds => Arc::clone(moving),
+            _ => Arc::new(AdaptiveLimit::new(bounds.clone(), Arc::clone(terms.clock))),
+        });
+        let temporary = terms.temporary.get(rule.id());
+        let temporary = temporary.filter(|overrides| !overrides.is_empty());
+        let watch = earlier.and_then(|earlier| earlier.watch.clone());
+        Self {
+            counts: earlier.map_or_else(Arc::default, |earlier| Arc::clone(&earlier.counts)),
+            adaptive,
+            temporary: temporary
+                .map(|overrides| Arc::new(TemporaryGrants::of(rule, overrides, terms.digest))),
+            watch: watch.or_else(|| terms.observer?.watch(rule)),
+        }
+    }
+
+    pub(super) fn counts(&self) -> &RuleCounts {
+        &self.counts
+    }
+
+    pub(super) fn adaptive(&self) -> Option<&AdaptiveLimit> {
+        self.adaptive.as_deref()
+    }
+
+    pub(super) fn watch(&self) -> Option<&dyn RuleWatch> {
+        self.watch.as_deref()
+    }
+
+    fn temporary(&self) -> &[Grant] {
+        self.temporary
+            .as_ref()
+            .map_or(&[], |grants| grants.grants())
+    }
+}
+
+/// A set of rules, and the state of each.
+#[derive(Debug)]
+pub(super) struct InForce {
+    rules: RuleSet,
+    /// In the order of the rules.
+    states: Vec<RuleState>,
+    /// The shares that were last asked for.
+    shares: ArcSwapOption<Shares>,
+}
+
+impl Deref for InForce {
+    type Target = RuleSet;
+
+    fn deref(&self) -> &RuleSet {
+        &self.rules
+    }
+}
+
+impl InForce {
+    /// These rules; what is known of them by an earlier set goes on.
+    pub(super) fn new(rules: RuleSet, earlier: Option<&Self>, terms: &StateTerms<'_>) -> Self {
+        let of_rule = |rule: &Arc<Rule>| {
+            let index = earlier.and_then(|earlier| earlier.rules.index_of(rule.id()));
+            let earlier = index.and_then(|index| earlier?.states.get(index));
+            RuleState::of(rule, earlier, terms)
+        };
+        Self {
+            states: rules.iter().map(of_rule).collect(),
+            rules,
+            shares: ArcSwapOption::default(),
+        }
+    }
+
+    /// Rules that have been found already, with their states.
+    pub(super) fn found(rules: impl IntoIterator<Item = (Arc<Rule>, RuleState)>) -> Self {
+        let (rules, states) = rules.into_iter().unzip();
+        Self {
+            rules: RuleSet::unindexed(rules),
+            states,
+            shares: ArcSwapOption::default(),
+        }
+    }
+
+    fn get(&self, index: usize) -> RuleInForce<'_> {
+        RuleInForce {
+            rule: self.rules.shared(index),
+            state: &self.states[index],
+        }
+    }
+
+    pub(super) fn state(&self, index: usize) -> &RuleState {
+        &self.states[index]
+    }
+
+    /// What a rule grants to a request at `now`: by its temporary override, else as the rule says. The index of the
+    /// grant, and where it came from.
+    #[inline]
+    pub(super) fn grant_for(
+        &self,
+        index: usize,
+        attributes: &Attributes<'_>,
+        now: Timestamp,
+    ) -> (usize, GrantSource) {
+        let rule = self.rules.at(index);
+        if let Some(temporary) = &self.states[index].temporary
+            && let Some(grant) = temporary.find(rule, attributes, now)
+        {
+            return (grant, GrantSource::Temporary);
+        }
+        rule.grant(attributes)
+    }
+
+    /// The grant of a rule with this index.
+    #[inline]
+    pub(super) fn grant(&self, rule: usize, grant: usize) -> &Grant {
+        let own = self.rules.at(rule).grants();
+        match own.get(grant) {
+            Some(grant) => grant,
+            None => &self.states[rule].temporary()[grant - own.len()],
+        }
+    }
+
+    /// Everything that a rule may grant: what it says, then what temporary overrides say.
+    pub(super) fn grants(&self, rule: usize) -> impl Iterator<Item = &Grant> {
+        let own = self.rules.at(rule).grants().iter();
+        own.chain(self.states[rule].temporary())
+    }
+
+    /// The current limit of a rule, if it is adaptive.
+    #[inline]
+    pub(super) fn current_limit(&self, rule: usize) -> Option<Arc<Limit>> {
+        self.states[rule].adaptive().map(AdaptiveLimit::current)
+    }
+
+    /// What one of so many instances may grant of each limit by itself.
+    pub(super) fn shares(&self, instances: u64) -> Arc<Shares> {
+        if let Some(shares) = &*self.shares.load()
+            && shares.instances == instances
+        {
+            return Arc::clone(shares);
+        }
+        let rules = self.rules.iter().enumerate();
+        let granting = rules.map(|(index, rule)| (&**rule, self.grants(index).collect()));
+        let shares = Arc::new(Shares::of(granting, instances));
+        self.shares.store(Some(Arc::clone(&shares)));
+        shares
+    }
+}

@@ -1,0 +1,100 @@
+//! What a rule grants to a request: its limit, or that of a tier or an override.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use tidegate_core::Limit;
+
+use super::hashed;
+use super::rule::Rule;
+use crate::attributes::Attributes;
+
+/// Indexes of a rule's grants, by the name of a tier or the value of an attribute.
+pub(super) type GrantIndexes = HashMap<String, usize, RandomState>;
+
+/// What a rule grants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Grant {
+    /// These limits, of which all must allow.
+    Limits(Vec<Limit>),
+    /// Everything.
+    Unlimited,
+    /// Nothing.
+    Blocked,
+}
+
+impl Grant {
+    /// The limits that it has.
+    pub fn limits(&self) -> &[Limit] {
+        match self {
+            Self::Limits(limits) => limits,
+            Self::Unlimited | Self::Blocked => &[],
+        }
+    }
+}
+
+/// Where the grant of a request came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GrantSource {
+    /// The rule's own limit.
+    Limit,
+    /// One of its tiers.
+    Tier,
+    /// One of its overrides.
+    Override,
+    /// A temporary override.
+    Temporary,
+}
+
+impl GrantSource {
+    /// Its name in answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Limit => "limit",
+            Self::Tier => "tier",
+            Self::Override => "override",
+            Self::Temporary => "temporary",
+        }
+    }
+}
+
+impl Rule {
+    /// What the rule grants to a request: its override, else its tier's, else the limit. The index in
+    /// [`grants`](Self::grants), and where it came from. A temporary override beats it.
+    pub(crate) fn grant(&self, attributes: &Attributes<'_>) -> (usize, GrantSource) {
+        if !self.overrides.is_empty() {
+            let first = self.first_value(attributes);
+            if let Some(index) = first.and_then(|value| self.override_of(&value)) {
+                return (index, GrantSource::Override);
+            }
+            if let (Some(networks), Some(ip)) = (&self.override_networks, attributes.ip())
+                && let Some(index) = networks.covering(ip).next()
+            {
+                return (*index, GrantSource::Override);
+            }
+        }
+        if !self.tiers.is_empty() {
+            let tier = attributes.get("tier");
+            if let Some(index) = tier.and_then(|tier| self.tiers.get(tier)) {
+                return (*index, GrantSource::Tier);
+            }
+        }
+        (0, GrantSource::Limit)
+    }
+
+    /// The override for this value of the first of `per`, by the value itself or by its hash. That a client
+    /// sends what a hash is written as finds nothing.
+    fn override_of(&self, value: &str) -> Option<usize> {
+        let by_value = self
+            .overrides
+            .get(value)
+            .filter(|_| !hashed::is_hash(value));
+        let by_hash = || {
+            let hash = self.has_hashed_overrides.then(|| hashed::hash_of(value))?;
+            self.overrides.get(&hash)
+        };
+        by_value.or_else(by_hash).copied()
+    }
+}
