@@ -98,7 +98,7 @@ impl Decision {
 
     /// Whether the store was unavailable for any enforced rule.
     pub fn is_degraded(&self) -> bool {
-        self.enforced().any(|limit| limit.is_degraded)
+        self.enforced_rules().any(RuleDecision::is_degraded)
     }
 
     /// The outcome that decided: of those that deny the one with the longest wait, otherwise the one with
@@ -145,7 +145,8 @@ impl Decision {
         if self.is_denied() {
             return Micros::ZERO;
         }
-        let delays = self.enforced().map(|limit| limit.outcome.delay);
+        let answers = self.enforced_rules().flat_map(|rule| &rule.answers);
+        let delays = answers.map(|answer| answer.outcome.delay);
         delays.max().unwrap_or_default()
     }
 
@@ -194,11 +195,15 @@ impl Decision {
         (0..rule.answers.len()).map(move |limit| self.outcome(rule, limit))
     }
 
-    fn enforced(&self) -> impl Iterator<Item = LimitOutcome<'_>> {
-        let enforced = self.rules.iter().filter(|rule| !rule.is_shadow);
-        enforced.flat_map(|rule| self.limits_of(rule))
+    fn enforced_rules(&self) -> impl Iterator<Item = &RuleDecision> {
+        self.rules.iter().filter(|rule| !rule.is_shadow)
     }
 
+    fn enforced(&self) -> impl Iterator<Item = LimitOutcome<'_>> {
+        self.enforced_rules().flat_map(|rule| self.limits_of(rule))
+    }
+
+    #[inline]
     fn outcome<'d>(&'d self, decided: &'d RuleDecision, index: usize) -> LimitOutcome<'d> {
         let answer = &decided.answers[index];
         let limit = match &answer.share {
