@@ -1,8 +1,8 @@
 //! Snapshots of the memory store: what is restored is kept as it is, and any states can be charged.
 
-use tidegate::memory::fuzzing::sealed;
 use tidegate::store::{Charge, Request, Scope};
 use tidegate::{Algorithm, Limit, ManualClock, MemoryStore, Micros, PermitId, Rate, Timestamp};
+use tidegate_core::memory::fuzzing::sealed;
 
 /// How many keys the store of a check holds.
 const KEYS: usize = 1_024;

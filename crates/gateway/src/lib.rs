@@ -22,6 +22,7 @@ mod connect;
 mod failure;
 mod forward;
 mod forwarded;
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod health;

@@ -92,6 +92,7 @@ impl FramingReader {
     }
 
     /// Whether a request has begun and not ended.
+    #[cfg(feature = "fuzzing")]
     pub(crate) fn is_within_request(&self) -> bool {
         self.state != FramingState::Head || self.head.has_begun
     }

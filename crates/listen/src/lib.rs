@@ -18,6 +18,7 @@ mod drain;
 mod exchange;
 mod frames;
 mod framing;
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod inline;

@@ -35,6 +35,7 @@ mod call;
 mod cluster;
 mod damage;
 mod dial;
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod health;

@@ -27,6 +27,7 @@ pub mod config;
 pub mod data_dir;
 mod descriptors;
 mod digest_secret;
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod grpc;

@@ -10,7 +10,7 @@ const LONGEST_COST: usize = 15;
 
 /// The attributes and the cost of a check, or `None` if it has another form.
 #[inline]
-pub fn read(body: &[u8]) -> Option<(Attributes<'_>, u64)> {
+pub(super) fn read(body: &[u8]) -> Option<(Attributes<'_>, u64)> {
     let mut json = PlainJson {
         text: std::str::from_utf8(body).ok()?,
         at: 0,

@@ -20,6 +20,7 @@ mod stripes;
 mod table;
 
 pub use shared::MemoryStats;
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use snapshot::fuzzing;
 pub use snapshot::{Restored, Snapshot, SnapshotError};

@@ -6,6 +6,7 @@
 //! the socket. Why it exists: `docs/decisions/002-http1-client-of-the-gateway.md`.
 
 mod download;
+#[cfg(feature = "fuzzing")]
 pub(super) mod fuzzing;
 mod head;
 mod stream;

@@ -3,7 +3,7 @@
 //! `words.rs` is the stream with its checksums, `states.rs` what a state looks like in it. Where a
 //! snapshot is kept, and when one is written, is left to the caller.
 
-#[doc(hidden)]
+#[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod states;
 #[cfg(test)]

@@ -188,6 +188,7 @@ fn a_later_state_of_a_key_takes_the_place_of_an_earlier_one() {
     assert_eq!(store.charge_one(&charge).remaining, 4);
 }
 
+#[cfg(feature = "fuzzing")]
 #[test]
 fn a_sealed_stream_is_read_with_all_of_its_states() {
     let state = |key: u64| [key << 32, key << 16 | 0x1300, NOW.as_micros(), 0];
