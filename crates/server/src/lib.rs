@@ -25,8 +25,8 @@ mod chores;
 mod condition_steps;
 pub mod config;
 pub mod data_dir;
-mod descriptors;
 mod digest_secret;
+mod file_descriptors;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -59,7 +59,7 @@ mod untrusted_proxies;
 pub mod watch;
 
 pub use config::{Config, Overrides};
-pub use descriptors::raise_descriptor_limit;
+pub use file_descriptors::raise_descriptor_limit;
 pub use handle::Handle;
 pub use listeners::Listeners;
 /// The messages of OTLP, for tests.

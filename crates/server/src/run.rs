@@ -23,7 +23,7 @@ use crate::chores::{
 };
 use crate::config::Config;
 use crate::data_dir::{DataDir, DataDirError, LockedDir, running};
-use crate::descriptors::FileDescriptors;
+use crate::file_descriptors::FileDescriptors;
 use crate::grpc;
 use crate::handle::Handle;
 use crate::http::Api;

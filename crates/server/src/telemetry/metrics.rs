@@ -107,12 +107,12 @@ pub(crate) fn gauge(value: u64) -> Gauge {
 /// Registers what the gate admitted without the store and has not reconciled yet.
 pub(crate) fn register_unreconciled(registry: &mut Registry, unreconciled: Unreconciled) {
     registry.register(
-        "unsettled",
+        "unreconciled",
         "Counters with charges admitted without the store and not reconciled yet",
         gauge(unreconciled.waiting as u64),
     );
     registry.register(
-        "unsettled_lost",
+        "unreconciled_lost",
         "Counters whose charges were dropped because too many waited to be reconciled",
         counter(unreconciled.lost),
     );
