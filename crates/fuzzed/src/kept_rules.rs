@@ -44,7 +44,7 @@ fn check_version(version: &RulesVersion) {
         Err(error) => unreachable!("{error}: {}", text.escape_ascii()),
     }
     let rules = json!({ "rules": &*version.rules }).to_string();
-    let settings = RuleSettings::default().for_stored();
+    let settings = RuleSettings::default();
     if let Err(problems) = RuleSet::read(&Source::new("kept", rules), &settings) {
         assert!(problems.has_errors(), "rules are refused without an error");
     }

@@ -113,7 +113,7 @@ pub(super) fn window(limit: &Value) -> Option<String> {
     })
 }
 
-/// Why a decision, or one of its limits, denies; `None` if it does not, or an older server gives no reason.
+/// Why a decision, or one of its limits, denies; `None` if it does not.
 pub(super) fn reason(answer: &Value) -> Option<String> {
     let words = match answer.get("reason")?.as_str()? {
         "over_limit" => "the limit is used up".to_owned(),
@@ -245,10 +245,9 @@ mod tests {
             remaining(json!([limit("leaky_bucket", 20, 20)])),
             "remaining    19 of 20"
         );
-        // An older server reports no rate.
-        let mut older = burst.clone();
-        older["rate"] = Value::Null;
-        assert_eq!(remaining(json!([older])), "remaining    19 of 20");
+        let mut without_rate = burst.clone();
+        without_rate["rate"] = Value::Null;
+        assert_eq!(remaining(json!([without_rate])), "remaining    19 of 20");
         let until =
             |reset: u64, days: u64| window(&json!({"window": days * 86_400, "reset_time": reset}));
         // 2026-12-01 and 2027-01-01.

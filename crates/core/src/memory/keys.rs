@@ -102,10 +102,10 @@ fn hash_half((seed, shared): &(u64, SharedSeed), state: u64, key: &str) -> u64 {
 mod tests {
     use super::*;
 
-    /// If this fails, keys are hashed differently than before: servers do not find the counters that
-    /// the previous release kept, and set its snapshot aside. Avoid it, or say so among the changes.
+    /// If this fails, keys are hashed differently than before: servers do not find the counters that they
+    /// kept, and set their snapshot aside. Avoid it, or say so among the changes.
     #[test]
-    fn keys_are_hashed_as_in_the_previous_release() {
+    fn keys_are_hashed_as_in_kept_snapshots() {
         let fingerprint = KeyHasher::new([1, 2, 3, 4]).fingerprint();
         assert_eq!(fingerprint, 13_110_542_392_785_066_140);
     }

@@ -76,8 +76,6 @@ mod tests {
                     Name::SetAside(number),
                 ),
                 (temporary(&path).unwrap(), Name::Temporary),
-                // As earlier releases wrote them.
-                (path.with_extension("json.tmp"), Name::Temporary),
             ] {
                 let text = path.file_name().and_then(|name| name.to_str()).unwrap();
                 assert_eq!(Name::parse(text), Some(name));

@@ -88,14 +88,7 @@ pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, Ht
             },
         ),
         "/v1/rules/history" => ("GET, HEAD", get(method, ApiCall::History)),
-        "/v1/rules/diff" => (
-            "GET, HEAD",
-            match *method {
-                // A rule of this name may be stored since before there was this call.
-                Method::DELETE => Some(ApiCall::DeleteRule("diff")),
-                _ => get(method, ApiCall::RulesDiff),
-            },
-        ),
+        "/v1/rules/diff" => ("GET, HEAD", get(method, ApiCall::RulesDiff)),
         "/v1/rules/rollback" => ("POST", post(method, ApiCall::RollBack)),
         "/v1/overrides" => ("GET, HEAD", get(method, ApiCall::ListOverrides)),
         "/v1/reset" => ("POST", post(method, ApiCall::Reset)),

@@ -96,13 +96,7 @@ struct Record {
 #[serde(rename_all = "snake_case")]
 enum KeyRecord {
     Value(String),
-    Hash {
-        hash: String,
-        /// In what earlier releases wrote for a value in clear. It takes the place of the hash, which anyone can
-        /// calculate from a guess.
-        #[serde(default, skip_serializing)]
-        digest: Option<String>,
-    },
+    Hash { hash: String },
     Digest(String),
 }
 
@@ -120,7 +114,7 @@ impl From<&KeptOverride> for Record {
             rule: one.rule.clone(),
             key: match one.grant.key.clone() {
                 OverrideKey::Value(value) => KeyRecord::Value(value),
-                OverrideKey::Hash(hash) => KeyRecord::Hash { hash, digest: None },
+                OverrideKey::Hash(hash) => KeyRecord::Hash { hash },
                 OverrideKey::Digest(digest) => KeyRecord::Digest(digest),
             },
             limit: one.grant.limit.clone(),
@@ -139,9 +133,7 @@ impl From<Record> for KeptOverride {
             grant: TemporaryOverride {
                 key: match record.key {
                     KeyRecord::Value(value) => OverrideKey::Value(value),
-                    KeyRecord::Hash { hash, digest } => {
-                        digest.map_or(OverrideKey::Hash(hash), OverrideKey::Digest)
-                    }
+                    KeyRecord::Hash { hash } => OverrideKey::Hash(hash),
                     KeyRecord::Digest(digest) => OverrideKey::Digest(digest),
                 },
                 limit: record.limit,
@@ -222,13 +214,6 @@ mod tests {
             damaged[index] ^= 1;
             assert_eq!(KeptOverrides::from_file(&damaged), None, "{index}");
         }
-        let earlier = r#"{"hash":{"hash":"sha256:00","digest":"0123456789ab"}}"#;
-        let text = kept.to_json().replace([' ', '\n'], "");
-        let text = text.replacen(r#"{"hash":{"hash":"sha256:00"}}"#, earlier, 1);
-        assert!(text.contains(earlier), "{text}");
-        let read = KeptOverrides::from_json(text.as_bytes()).unwrap();
-        assert_eq!(read.overrides[1].grant.key, kept.overrides[2].grant.key);
-        assert!(!read.to_json().contains("sha256"));
         let nothing = KeptOverrides::default();
         assert_eq!(KeptOverrides::from_file(&nothing.to_file()), Some(nothing));
     }

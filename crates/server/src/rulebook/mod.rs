@@ -328,7 +328,7 @@ pub fn etag_of(rule: &Rule) -> String {
 fn read_list(list: &Value, settings: &RuleSettings) -> Result<RuleSet, Problems> {
     let document = serde_json::json!({ "rules": list });
     match Node::deserialize(&document) {
-        Ok(node) => RuleSet::from_node(&node, &settings.for_stored().at(now())),
+        Ok(node) => RuleSet::from_node(&node, &settings.at(now())),
         // Serializing a value in memory cannot fail.
         Err(_) => Err(Problems::new()),
     }
@@ -336,51 +336,4 @@ fn read_list(list: &Value, settings: &RuleSettings) -> Result<RuleSet, Problems>
 
 fn now() -> Timestamp {
     SystemClock.now()
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-    use tidegate::MemoryStore;
-
-    use super::*;
-    use crate::data_dir::NewVersion;
-
-    /// Earlier versions accepted this id. Other rules can still be changed next to it.
-    #[tokio::test]
-    async fn a_stored_rule_called_diff_loads_with_a_warning_and_can_be_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let data_dir = DataDir::open(folder.path()).unwrap();
-        let diff = json!({"id": "diff", "per": [], "limit": "5/minute"});
-        let kept = NewVersion {
-            at: now(),
-            by: "admin".to_owned(),
-            changes: vec!["added diff".to_owned()],
-            rules: Arc::new(json!([diff])),
-            shared: None,
-        };
-        data_dir.write(&kept).unwrap();
-        let path = folder.path().to_path_buf();
-        let opened = RuleBook::of_data_dir(data_dir, path, RuleSettings::default());
-        let (book, rules, problems) = opened.unwrap();
-        assert!(rules.get("diff").is_some());
-        assert_eq!(problems.warnings().count(), 1);
-
-        let gate = Gate::new(MemoryStore::new(), rules);
-        let node: Node =
-            serde_json::from_value(json!({"id": "a", "per": [], "limit": "1/s"})).unwrap();
-        let rule = Rule::from_node(&node, book.settings());
-        let create = RuleChange::Create(Arc::new(rule.unwrap()));
-        let expected = Expected::default();
-        let delete = RuleChange::Delete("diff".to_owned());
-        // It is in an earlier version, too.
-        for change in [create, delete, RuleChange::RollBack(1)] {
-            let changed = book.change(&gate, "admin", &expected, change).await;
-            changed.unwrap();
-        }
-        assert!(gate.rules().get("diff").is_some());
-
-        let again: Node = serde_json::from_value(diff).unwrap();
-        assert!(Rule::from_node(&again, book.settings()).is_err());
-    }
 }

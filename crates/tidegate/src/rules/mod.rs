@@ -97,9 +97,6 @@ pub struct RuleSettings {
     pub described_by: Option<DescribingFrontEnd>,
     /// The current time, to warn about rules that have expired. None: no such warning.
     pub now: Option<Timestamp>,
-    /// Whether the rules were accepted before, perhaps by an earlier version: what is refused only since
-    /// then is a warning.
-    pub are_stored: bool,
 }
 
 impl Default for RuleSettings {
@@ -109,7 +106,6 @@ impl Default for RuleSettings {
             secret_attributes: Vec::new(),
             described_by: None,
             now: None,
-            are_stored: false,
         }
     }
 }
@@ -120,15 +116,6 @@ impl RuleSettings {
     pub fn at(&self, now: Timestamp) -> Self {
         Self {
             now: Some(now),
-            ..self.clone()
-        }
-    }
-
-    /// The same settings, for rules that were accepted before.
-    #[must_use]
-    pub fn for_stored(&self) -> Self {
-        Self {
-            are_stored: true,
             ..self.clone()
         }
     }

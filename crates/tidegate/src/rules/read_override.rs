@@ -49,11 +49,7 @@ fn address_key(value: &str, settings: &RuleSettings) -> Result<String, String> {
         )
     };
     let network = address::parse_network(value).map_err(|_| refused())?;
-    // Earlier versions ignored these bits where the prefix is that of a key.
-    let was_accepted = matches!(network, IpNet::V6(_)) && network.prefix_len() == prefix;
-    if let Some(message) = host_bits(value)
-        && !(settings.are_stored && was_accepted)
-    {
+    if let Some(message) = host_bits(value) {
         return Err(message);
     }
     match network {
@@ -69,7 +65,7 @@ fn address_key(value: &str, settings: &RuleSettings) -> Result<String, String> {
 }
 
 /// What is wrong with a network that has bits set beyond its prefix.
-pub(super) fn host_bits(value: &str) -> Option<String> {
+fn host_bits(value: &str) -> Option<String> {
     let written: IpNet = value.parse().ok()?;
     let network = address::parse_network(value).ok()?;
     (written != written.trunc())

@@ -69,7 +69,7 @@ pub(super) fn rule(
 
     let id = fields
         .take("id")
-        .and_then(|(spot, node)| read_id(node, &spot, settings, problems));
+        .and_then(|(spot, node)| read_id(node, &spot, problems));
     let description = fields
         .take("description")
         .and_then(|(spot, node)| spot.text(node, problems));
@@ -346,27 +346,19 @@ fn tier_name(name: &str) -> Result<String, String> {
 }
 
 /// The id of a rule.
-fn read_id(
-    node: &Node,
-    spot: &Spot,
-    settings: &RuleSettings,
-    problems: &mut Problems,
-) -> Option<String> {
+fn read_id(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<String> {
     let id = spot.parsed(node, checked_id, problems)?;
     if RESERVED.contains(&id.as_str()) {
         let message = format!(
             "`{id}` cannot be the id of a rule, because it is a call of the API; choose another"
         );
-        if !(settings.are_stored && id == "diff") {
-            problems.error(&node.place, spot, message);
-            return None;
-        }
-        problems.warning(&node.place, spot, message);
+        problems.error(&node.place, spot, message);
+        return None;
     }
     Some(id)
 }
 
-/// Calls of the API below `/v1/rules/`. Earlier versions accepted `diff` as an id.
+/// Calls of the API below `/v1/rules/`.
 pub(super) const RESERVED: [&str; 3] = ["history", "rollback", "diff"];
 
 fn is_id(id: &str) -> bool {

@@ -7,9 +7,8 @@ use super::applies::ALWAYS_KNOWN;
 use super::client_written::is_client_written;
 use super::grant::Grant;
 use super::matching::HEADER;
-use super::read_override::host_bits;
 use super::rule::{Consistency, Cost, Missing, Mode, Rule};
-use crate::document::{Entry, Node, Place, Problems, Spot, Value};
+use crate::document::{Node, Place, Problems, Spot, Value};
 
 /// Names that people mean when they write one that is like them.
 const WELL_KNOWN: [&str; 7] = ["ip", "method", "path", "host", "user_id", "api_key", "tier"];
@@ -152,31 +151,19 @@ impl RuleInspector<'_> {
 
     fn overrides(&self, problems: &mut Problems) {
         let is_by_address = self.rule.per.first().is_some_and(|first| first == "ip");
-        if self.rule.overrides.is_empty() {
+        if self.rule.overrides.is_empty() || is_by_address {
             return;
         }
         let Value::Map(entries) = &self.value("overrides").value else {
             return;
         };
-        let wildcard = |key: &str| {
-            key.contains('*').then(|| {
-                format!(
-                    "`*` stands for itself in an override; this is for a client that is called `{key}`"
-                )
-            })
-        };
-        let of = |Entry { key, .. }: &Entry| {
-            if is_by_address {
-                host_bits(key)
-            } else {
-                wildcard(key)
-            }
-        };
-        for entry in entries {
-            if let Some(message) = of(entry) {
-                let spot = self.spot.field("overrides").field(&entry.key);
-                problems.warning(&entry.key_place, &spot, message);
-            }
+        for entry in entries.iter().filter(|entry| entry.key.contains('*')) {
+            let key = &entry.key;
+            let message = format!(
+                "`*` stands for itself in an override; this is for a client that is called `{key}`"
+            );
+            let spot = self.spot.field("overrides").field(key);
+            problems.warning(&entry.key_place, &spot, message);
         }
     }
 

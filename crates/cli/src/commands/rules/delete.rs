@@ -16,11 +16,10 @@ pub(super) struct DeleteArgs {
 
 pub(super) fn run(args: &DeleteArgs, client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
     let status = match remote::path_of(&args.id) {
-        // 405: the API has a call under this id.
-        Some(path) => client.delete(&path)?.accept(&[200, 204, 404, 405])?.status,
+        Some(path) => client.delete(&path)?.accept(&[200, 204, 404])?.status,
         None => 404,
     };
-    if matches!(status, 404 | 405) {
+    if status == 404 {
         remote::note_missing(&args.id, json)?;
         return Ok(Answer::No);
     }

