@@ -1,5 +1,5 @@
 //! The description of the API as it applies to this server: `openapi.json`, with the schemas of rules from the
-//! tables of their keys.
+//! tables of their keys and the version of the package.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -12,6 +12,9 @@ pub(super) fn describe(trust_timestamps: bool) -> Bytes {
         debug_assert!(false, "openapi.json must be JSON");
         return Bytes::from_static(DOCUMENT.as_bytes());
     };
+    if let Some(version) = document.pointer_mut("/info/version") {
+        *version = env!("CARGO_PKG_VERSION").into();
+    }
     if let Some(Value::Object(schemas)) = document.pointer_mut("/components/schemas") {
         schemas.extend(tidegate::rules::api_schemas());
     }
@@ -200,6 +203,12 @@ mod tests {
                 assert!(document.pointer(&reference[1..]).is_some(), "{reference}");
             }
         }
+    }
+
+    #[test]
+    fn the_version_is_that_of_the_package() {
+        let version = &document(true)["info"]["version"];
+        assert_eq!(version, env!("CARGO_PKG_VERSION"));
     }
 
     #[test]
