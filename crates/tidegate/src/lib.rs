@@ -100,7 +100,7 @@
 //! | feature | brings | default |
 //! | --- | --- | --- |
 //! | `rules` | rules, the gate and YAML | yes |
-//! | `cel` | conditions in rules (`when`); turns `rules` on | yes |
+//! | `cel` | conditions in rules (`when`); turns `rules` on | no |
 //!
 //! With `default-features = false` there is the limiter alone, and none of their dependencies.
 #![cfg_attr(not(feature = "rules"), allow(rustdoc::broken_intra_doc_links))]

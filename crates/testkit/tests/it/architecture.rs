@@ -120,12 +120,16 @@ fn a_user_of_the_limiter_compiles_neither_conditions_nor_yaml() {
     for name in conditions.iter().chain(&rules) {
         assert!(!has(&limiter, name), "the limiter alone needs `{name}`");
     }
-    let without_conditions = compiled_with("rules");
-    for name in rules {
-        assert!(has(&without_conditions, name), "rules need `{name}`");
+    for features in ["rules", "default"] {
+        let without_conditions = compiled_with(features);
+        for name in rules {
+            assert!(has(&without_conditions, name), "rules need `{name}`");
+        }
+        for name in conditions {
+            assert!(!has(&without_conditions, name), "rules need `{name}`");
+        }
     }
     for name in conditions {
-        assert!(!has(&without_conditions, name), "rules need `{name}`");
         assert!(has(&compiled_with("cel"), name), "conditions need `{name}`");
     }
 }
