@@ -19,10 +19,17 @@ fn page(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap()
 }
 
-/// `README.md`, `ARCHITECTURE.md` and every page below `docs/`, by name.
+/// The pages that people write, by name.
 fn pages() -> Vec<(String, String)> {
-    let top = ["README.md", "ARCHITECTURE.md"].map(|name| (name.to_owned(), page(name)));
-    let mut pages = Vec::from(top);
+    let top = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "docs/comparison.md",
+    ];
+    let mut pages = Vec::from(top.map(|name| (name.to_owned(), page(name))));
     for folder in ["docs/guides", "docs/reference", "docs/decisions"] {
         for entry in fs::read_dir(root().join(folder)).unwrap() {
             let name = format!("{folder}/{}", entry.unwrap().file_name().display());
