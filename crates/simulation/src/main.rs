@@ -60,7 +60,7 @@ fn run_seeds(first: u64, count: u64) -> ExitCode {
         let report = run_seed(seed, &[]);
         figures.add(&report);
         for broken in &report.broken {
-            println!("seed {seed}: {broken}\nrun it again: ./scripts/seeds {seed} 1");
+            println!("seed {seed}: {broken}\nrun it again: ./scripts/long seeds {seed} 1");
         }
         if count == 1 {
             println!("{}\ntrace {:016x}", report.plan, report.trace);

@@ -217,7 +217,7 @@ async fn under_saturation_leased_slots_and_windows_use_nearly_all_of_their_limit
     saturate(&stores, &cases, &weights, spans).await;
     for case in &cases {
         case.never_over();
-        // Of a quiet machine all are above 98: `scripts/leases`.
+        // Of a quiet machine all are above 98: `scripts/long leases`.
         assert!(
             case.percent() >= 90.0,
             "{}: {} %",
@@ -242,7 +242,7 @@ async fn slots_that_are_shorter_than_a_tenth_of_a_second_are_decided_exactly() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "prints a table for several minutes: scripts/leases"]
+#[ignore = "prints a table for several minutes: scripts/long leases"]
 async fn table_of_what_is_used() {
     let only = std::env::var("LEASES_ONLY").unwrap_or_default();
     println!(

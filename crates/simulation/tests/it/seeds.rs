@@ -1,4 +1,4 @@
-//! The first seeds keep every promise. `./scripts/seeds` runs more of them.
+//! The first seeds keep every promise. `./scripts/long seeds` runs more of them.
 
 use tidegate_simulation::seeds::run_seed;
 
@@ -11,7 +11,7 @@ fn run_seeds(seeds: std::ops::Range<u64>) {
         measured += u64::from(report.used.is_some());
         degraded += report.degraded;
         for promise in report.broken {
-            broken.push(format!("{promise}; run ./scripts/seeds {seed} 1"));
+            broken.push(format!("{promise}; run ./scripts/long seeds {seed} 1"));
         }
     }
     assert!(broken.is_empty(), "{broken:#?}");

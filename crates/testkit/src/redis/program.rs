@@ -34,7 +34,7 @@ impl Program {
             Self::Redis => ("redis-server", "`apt-get install redis-server`"),
             Self::Valkey => (
                 "valkey-server",
-                "`scripts/install-valkey`, or `apt-get install valkey-server` where the distribution has it",
+                "`scripts/install valkey`, or `apt-get install valkey-server` where the distribution has it",
             ),
         };
         let installed = tools.join("valkey/usr/bin").join(name);

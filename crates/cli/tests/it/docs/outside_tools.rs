@@ -11,7 +11,7 @@ use super::{page, root};
 const ALERTS: &str = "packaging/prometheus/alerts.yaml";
 const DASHBOARD: &str = "packaging/grafana/tidegate.json";
 
-/// Promtool from the path, or where `scripts/install-promtool` puts it.
+/// Promtool from the path, or where `scripts/install promtool` puts it.
 fn promtool(arguments: &[&str]) {
     let unpacked = root().join("target/tools/prometheus/usr/bin/promtool");
     let program = if unpacked.exists() {
@@ -24,7 +24,7 @@ fn promtool(arguments: &[&str]) {
         .args(arguments)
         .output();
     let output = output.unwrap_or_else(|error| {
-        panic!("promtool does not run: {error}; run scripts/install-promtool")
+        panic!("promtool does not run: {error}; run scripts/install promtool")
     });
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -417,7 +417,7 @@ fn charge_until_killed(server: &Server, path: &str, used: u64, after: Duration) 
     }
 }
 
-/// `scripts/kills` does it more often, on a machine that has time for nothing else.
+/// `scripts/long kills` does it more often, on a machine that has time for nothing else.
 #[test]
 fn a_killed_server_goes_on_from_a_snapshot_that_is_at_most_an_interval_old() {
     #[expect(clippy::disallowed_methods, reason = "a script asks for more")]

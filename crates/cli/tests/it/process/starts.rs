@@ -129,7 +129,7 @@ fn the_first_decision_of_every_kind_is_exact() {
     }
 }
 
-/// What `scripts/starts` says otherwise.
+/// What `scripts/long starts` says otherwise.
 #[expect(
     clippy::disallowed_methods,
     reason = "a script that runs these tests more strictly says so by a variable"
@@ -138,7 +138,7 @@ fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// `scripts/starts` runs it with 200.
+/// `scripts/long starts` runs it with 200.
 #[test]
 fn servers_that_start_on_a_busy_machine_decide_exactly() {
     let starts = setting("TIDEGATE_STARTS").map_or(10, |starts| starts.parse().unwrap());
@@ -151,7 +151,7 @@ fn servers_that_start_on_a_busy_machine_decide_exactly() {
     }
 }
 
-/// A stop is longer than the deadline. Here that is long enough for a busy machine; `scripts/starts` runs
+/// A stop is longer than the deadline. Here that is long enough for a busy machine; `scripts/long starts` runs
 /// it with the default of 15 ms.
 #[test]
 fn a_server_that_was_stopped_for_a_second_blames_no_one_else() {

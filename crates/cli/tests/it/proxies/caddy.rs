@@ -17,7 +17,7 @@ pub(crate) fn start(setup: &Setup, site: &str) -> Proxy {
         let own = "admin off\n persist_config off\n default_bind 127.0.0.1";
         let text = format!("{{\n {own}\n}}\n{site}");
         setup.place.write("Caddyfile", &text);
-        let mut command = Command::new(program("caddy", "`scripts/install-proxies`"));
+        let mut command = Command::new(program("caddy", "`scripts/install proxies`"));
         command.args(["run", "--adapter", "caddyfile", "--config"]);
         command.arg(setup.place.path("Caddyfile"));
         command

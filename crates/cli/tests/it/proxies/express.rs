@@ -27,7 +27,7 @@ impl Express {
         let modules = tests.join("../../../../../target/tools/express/node_modules");
         assert!(
             modules.join("express").exists(),
-            "Express is missing: install it with `scripts/install-express`"
+            "Express is missing: install it with `scripts/install express`"
         );
         let mut child = Command::new(program("node", "`apt-get install nodejs`"))
             .arg(tests.join("express.js"))

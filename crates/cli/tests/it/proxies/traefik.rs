@@ -15,7 +15,7 @@ pub(crate) fn start(setup: &Setup, guide: &Guide) -> Proxy {
         setup.place.write("traefik.yaml", &own);
         let dynamic = setup.addressed(&guide.yaml("# dynamic.yaml"));
         setup.place.write("dynamic.yaml", &dynamic);
-        let mut command = Command::new(program("traefik", "`scripts/install-proxies`"));
+        let mut command = Command::new(program("traefik", "`scripts/install proxies`"));
         command.arg("--configfile=traefik.yaml");
         command
     })

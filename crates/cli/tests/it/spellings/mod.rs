@@ -1,5 +1,5 @@
 //! Spellings of one client's identity, against real servers: Express, Flask and PHP. `spellings.py` makes them and says
-//! what must hold; `scripts/spellings` tries more of them.
+//! what must hold; `scripts/long spellings` tries more of them.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ fn no_spelling_of_an_identity_escapes_at_express_flask_or_php() {
     let servers = tests.join("../../../../../target/tools/identity/php/lighttpd");
     assert!(
         servers.exists(),
-        "the servers are missing: install them with `scripts/install-identity-servers`"
+        "the servers are missing: install them with `scripts/install identity-servers`"
     );
     let output = Command::new("python3")
         .arg(tests.join("spellings.py"))

@@ -80,5 +80,5 @@ fn program() -> PathBuf {
         quiet.status().is_ok_and(|status| status.success())
     };
     let found = [tools, PathBuf::from("envoy")].into_iter().find(runs);
-    found.unwrap_or_else(|| panic!("`envoy` is missing: install it with `scripts/install-envoy`"))
+    found.unwrap_or_else(|| panic!("`envoy` is missing: install it with `scripts/install envoy`"))
 }
