@@ -36,4 +36,6 @@ pub use made_token::MadeTokenError;
 pub use running::RunningServer;
 pub use scan::Warning;
 pub use version::{BadVersion, NewVersion, Row, RulesVersion};
-pub(crate) use version::{checksum, decode, encode, is_sealed, seal};
+pub(crate) use version::{checksum, is_sealed, seal};
+#[cfg(feature = "fuzzing")]
+pub(crate) use version::{decode, encode};
