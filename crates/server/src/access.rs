@@ -17,7 +17,7 @@ use http::header::AUTHORIZATION;
 use http::request::Parts;
 use subtle::{Choice, ConstantTimeEq as _};
 use tidegate::rules::FrontEnd;
-use tidegate::{Clock as _, SystemClock};
+use tidegate::{Clock as _, SystemClock, Timestamp};
 use tidegate_listen::Peer;
 
 use crate::config::{Token, TokenScope};
@@ -26,13 +26,14 @@ pub(crate) use refusals::AccessRefusal;
 use refusals::TokenRefusals;
 pub(crate) use sessions::CODE_LIFETIME;
 use sessions::ConsoleSessions;
-pub(crate) use sign_in::SignedIn;
 
 /// What to do where the generated token is not accepted.
 const ADVICE: &str = "configure a token (TIDEGATE_TOKEN, or `tokens` in the configuration)";
 
 /// The message for an unknown token.
 pub(crate) const UNKNOWN_TOKEN: &str = "unknown token; check it for typos and spaces";
+
+const EVERY_SCOPE: [TokenScope; 3] = [TokenScope::Read, TokenScope::Write, TokenScope::Check];
 
 /// Access control of the API, gRPC and RESP.
 pub(crate) struct Access {
@@ -76,10 +77,42 @@ impl<'a> PresentedToken<'a> {
     }
 }
 
-/// The caller, for the history of the rules.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Who may make a call of the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallScope {
+    /// Every caller, with or without a token.
+    Open,
+    /// Tokens with `check`. With no token configured, every caller except the pages of other sites.
+    Check,
+    /// Tokens with `check`, for a call that moves limits for all clients: with no token configured, it needs the
+    /// generated one.
+    Feedback,
+    /// Tokens with `read` or `write`.
+    Read,
+    /// Tokens with `write`.
+    Write,
+    /// Every token.
+    AnyToken,
+}
+
+/// The caller of a call that needs a token for administration. Empty for other calls.
+#[derive(Debug, Default)]
 pub(crate) struct Caller {
+    /// The name of its token, for the history of the rules.
     pub(crate) name: String,
+    pub(crate) scopes: Vec<TokenScope>,
+    /// When its session of the console ends; `None` for a token, which does not.
+    pub(crate) ends: Option<Timestamp>,
+}
+
+impl Caller {
+    fn new(token: &Token, ends: Option<Timestamp>) -> Self {
+        Self {
+            name: token.name.clone(),
+            scopes: token.scopes.clone(),
+            ends,
+        }
+    }
 }
 
 impl Access {
@@ -99,7 +132,7 @@ impl Access {
             name: crate::data_dir::made_token::FILE.to_owned(),
             secret,
             file: None,
-            scopes: vec![TokenScope::Read, TokenScope::Write, TokenScope::Check],
+            scopes: EVERY_SCOPE.to_vec(),
         })));
     }
 
@@ -126,37 +159,34 @@ impl Access {
         true
     }
 
-    /// Allows checks and leases. With no token configured, every caller may except the pages of other sites.
-    pub(crate) fn may_check(&self, parts: &Parts) -> Result<(), HttpProblem> {
+    /// Allows a call of the API.
+    pub(crate) fn may_call(&self, scope: CallScope, parts: &Parts) -> Result<Caller, HttpProblem> {
+        match scope {
+            CallScope::Open => Ok(Caller::default()),
+            CallScope::Check => {
+                self.may_check(parts)?;
+                Ok(Caller::default())
+            }
+            CallScope::Feedback => self.may_administer(parts, &[TokenScope::Check]),
+            CallScope::Read => self.may_administer(parts, &[TokenScope::Read, TokenScope::Write]),
+            CallScope::Write => self.may_administer(parts, &[TokenScope::Write]),
+            CallScope::AnyToken => self.may_administer(parts, &EVERY_SCOPE),
+        }
+    }
+
+    fn may_check(&self, parts: &Parts) -> Result<(), HttpProblem> {
         if !self.is_configured {
             return cross_site::refuse(parts);
         }
-        self.with_token(parts, &self.tokens.load(), &[TokenScope::Check])
+        let tokens = self.tokens.load();
+        self.with_token(parts, &tokens, &[TokenScope::Check])
             .map(drop)
-    }
-
-    /// Allows feedback. Feedback moves limits for all clients, so with no token configured it needs the
-    /// generated one.
-    pub(crate) fn may_report(&self, parts: &Parts) -> Result<(), HttpProblem> {
-        self.may_administer(parts, &[TokenScope::Check]).map(drop)
-    }
-
-    /// Allows reading rules and their history.
-    pub(crate) fn may_read(&self, parts: &Parts) -> Result<Caller, HttpProblem> {
-        self.may_administer(parts, &[TokenScope::Read, TokenScope::Write])
-    }
-
-    /// Allows changing rules and resetting counters.
-    pub(crate) fn may_write(&self, parts: &Parts) -> Result<Caller, HttpProblem> {
-        self.may_administer(parts, &[TokenScope::Write])
     }
 
     fn may_administer(&self, parts: &Parts, scopes: &[TokenScope]) -> Result<Caller, HttpProblem> {
         self.by_admin_tokens(parts, |tokens| {
-            let token = self.with_token(parts, tokens, scopes)?;
-            Ok(Caller {
-                name: token.name.clone(),
-            })
+            let (token, ends) = self.with_token(parts, tokens, scopes)?;
+            Ok(Caller::new(token, ends))
         })
     }
 
@@ -181,13 +211,13 @@ impl Access {
         }
     }
 
-    /// The caller's token, if it is known and has one of the scopes.
+    /// The caller's token, if it is known and has one of the scopes, and when its session ends.
     fn with_token<'t>(
         &self,
         parts: &Parts,
         tokens: &'t [Token],
         scopes: &[TokenScope],
-    ) -> Result<&'t Token, HttpProblem> {
+    ) -> Result<(&'t Token, Option<Timestamp>), HttpProblem> {
         let token = self.opens(&PresentedToken::of(parts, FrontEnd::Http), tokens, scopes);
         token.map_err(|refused| match refused {
             AccessRefusal::Missing if !self.is_configured => HttpProblem::unauthorized(
@@ -207,23 +237,24 @@ impl Access {
     }
 
     /// Allows checks with the presented secret.
-    pub(crate) fn may_check_with(&self, asked: &PresentedToken<'_>) -> Result<(), AccessRefusal> {
+    pub(crate) fn check_token(&self, asked: &PresentedToken<'_>) -> Result<(), AccessRefusal> {
         let tokens = self.tokens.load();
         self.opens(asked, &tokens, &[TokenScope::Check]).map(drop)
     }
 
-    /// The token with this secret, if it has one of the scopes. Counts refusals.
+    /// The token that a secret is or acts as, if it has one of the scopes, and when its session ends. Counts refusals.
     fn opens<'t>(
         &self,
         asked: &PresentedToken<'_>,
         tokens: &'t [Token],
         scopes: &[TokenScope],
-    ) -> Result<&'t Token, AccessRefusal> {
+    ) -> Result<(&'t Token, Option<Timestamp>), AccessRefusal> {
         let opened = match asked.secret {
             Some(secret) => find(secret, tokens)
+                .map(|token| (token, None))
                 .or_else(|| self.session_token(secret, asked.front_end, tokens))
                 .ok_or(AccessRefusal::Unknown)
-                .and_then(|token| within(token, scopes)),
+                .and_then(|(token, ends)| Ok((within(token, scopes)?, ends))),
             None => Err(AccessRefusal::Missing),
         };
         if let Err(refusal) = &opened {
@@ -232,18 +263,18 @@ impl Access {
         opened
     }
 
-    /// The token that a session of the console acts as. Sessions are for the HTTP API alone.
+    /// The token that a session of the console acts as, and its end. Sessions are for the HTTP API alone.
     fn session_token<'t>(
         &self,
         secret: &[u8],
         front_end: FrontEnd,
         tokens: &'t [Token],
-    ) -> Option<&'t Token> {
+    ) -> Option<(&'t Token, Option<Timestamp>)> {
         if front_end != FrontEnd::Http {
             return None;
         }
         let session = self.sessions.find(secret, tokens, SystemClock.now());
-        session.map(|session| session.token)
+        session.map(|session| (session.token, Some(session.ends)))
     }
 }
 
@@ -313,14 +344,10 @@ pub(crate) mod tests {
             headers.extend(authorization.map(|value| ("authorization", value)));
             headers.extend(more);
             let parts = parts(HERE, &headers);
-            assert!(access.may_check(&parts).is_ok());
-            let asked = [
-                access.may_read(&parts).map(drop),
-                access.may_write(&parts).map(drop),
-                access.may_report(&parts),
-            ];
-            asked.map(|asked| {
-                asked.map_or_else(|problem| problem.reply().status().as_u16(), |()| 200)
+            assert!(access.may_call(CallScope::Check, &parts).is_ok());
+            [CallScope::Read, CallScope::Write, CallScope::Feedback].map(|scope| {
+                let asked = access.may_call(scope, &parts);
+                asked.map_or_else(|problem| problem.reply().status().as_u16(), |_| 200)
             })
         };
         assert_eq!(
@@ -354,7 +381,8 @@ pub(crate) mod tests {
         for (secret, may) in [("made", false), ("configured", true)] {
             let authorization = format!("Bearer {secret}");
             let parts = parts(HERE, &[LOCAL[0], ("authorization", &authorization)]);
-            assert_eq!(access.may_write(&parts).is_ok(), may, "{secret}");
+            let asked = access.may_call(CallScope::Write, &parts);
+            assert_eq!(asked.is_ok(), may, "{secret}");
         }
     }
 
@@ -388,10 +416,11 @@ pub(crate) mod tests {
                 "127.0.0.1:5000",
                 &[("host", "localhost"), ("authorization", &authorization)],
             );
+            let may = |scope| access.may_call(scope, &parts).is_ok();
             (
-                access.may_read(&parts).is_ok(),
-                access.may_write(&parts).is_ok(),
-                access.may_check(&parts).is_ok() && access.may_report(&parts).is_ok(),
+                may(CallScope::Read),
+                may(CallScope::Write),
+                may(CallScope::Check) && may(CallScope::Feedback),
             )
         };
         assert_eq!(may("secret-of-reader"), (true, false, false));
@@ -399,7 +428,8 @@ pub(crate) mod tests {
         assert_eq!(may("secret-of-checker"), (false, false, true));
         assert_eq!(may("unknown-secret"), (false, false, false));
         let none = parts("127.0.0.1:5000", &[("host", "localhost")]);
-        assert!(access.may_check(&none).is_err() && access.may_read(&none).is_err());
-        assert!(access.may_report(&none).is_err());
+        for scope in [CallScope::Check, CallScope::Read, CallScope::Feedback] {
+            assert!(access.may_call(scope, &none).is_err());
+        }
     }
 }

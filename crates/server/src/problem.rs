@@ -88,13 +88,10 @@ impl HttpProblem {
     }
 
     /// The path exists, with another method.
-    pub(crate) fn method_not_allowed(
-        method: &http::Method,
-        path: &str,
-        allowed: &'static str,
-    ) -> Self {
+    pub(crate) fn method_not_allowed(method: &http::Method, path: &str, allowed: &str) -> Self {
+        let header = HeaderValue::from_str(allowed).ok();
         Self {
-            header: Some(Box::new((ALLOW, HeaderValue::from_static(allowed)))),
+            header: header.map(|methods| Box::new((ALLOW, methods))),
             ..Self::new(
                 StatusCode::METHOD_NOT_ALLOWED,
                 format!("`{path}` does not support {method}; use {allowed}"),

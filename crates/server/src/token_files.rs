@@ -77,7 +77,7 @@ mod tests {
             peer: None,
             secret: Some(secret.as_bytes()),
         };
-        access.may_check_with(&asked).is_ok()
+        access.check_token(&asked).is_ok()
     }
 
     #[test]

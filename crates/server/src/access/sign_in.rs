@@ -1,67 +1,28 @@
-//! Signing in to the console: a caller with a token gets a code, a page exchanges it for a session, and either
-//! can ask what its token may do.
+//! Signing in to the console: a caller with a token gets a code, and a page exchanges it for a session.
 
 use http::request::Parts;
 use tidegate::rules::FrontEnd;
-use tidegate::{Clock as _, SystemClock, Timestamp};
+use tidegate::{Clock as _, SystemClock};
 
-use super::{Access, AccessRefusal, PresentedToken, find};
-use crate::config::{Token, TokenScope};
+use super::{Access, AccessRefusal, Caller, PresentedToken, find};
 use crate::problem::HttpProblem;
-
-const EVERY_SCOPE: [TokenScope; 3] = [TokenScope::Read, TokenScope::Write, TokenScope::Check];
-
-/// What a caller's token allows.
-#[derive(Debug)]
-pub(crate) struct SignedIn {
-    /// The name of the token.
-    pub(crate) name: String,
-    pub(crate) scopes: Vec<TokenScope>,
-    /// When the session ends; `None` for a token, which does not.
-    pub(crate) ends: Option<Timestamp>,
-}
 
 /// A session that was just opened.
 pub(crate) struct NewSession {
     pub(crate) secret: String,
-    pub(crate) signed_in: SignedIn,
-}
-
-impl SignedIn {
-    fn new(token: &Token, ends: Option<Timestamp>) -> Self {
-        Self {
-            name: token.name.clone(),
-            scopes: token.scopes.clone(),
-            ends,
-        }
-    }
+    pub(crate) caller: Caller,
 }
 
 impl Access {
-    /// What the caller's token allows, whatever its scopes are.
-    pub(crate) fn signed_in(&self, parts: &Parts) -> Result<SignedIn, HttpProblem> {
-        self.by_admin_tokens(parts, |tokens| {
-            let token = self.with_token(parts, tokens, &EVERY_SCOPE)?;
-            let secret = PresentedToken::of(parts, FrontEnd::Http).secret;
-            let session = secret.and_then(|secret| {
-                let now = SystemClock.now();
-                self.sessions.find(secret, tokens, now)
-            });
-            Ok(SignedIn::new(token, session.map(|session| session.ends)))
-        })
-    }
-
     /// A code for the caller's token. A session gets none: it would go on for ever.
     pub(crate) fn make_code(&self, parts: &Parts) -> Result<String, HttpProblem> {
-        let scopes = [TokenScope::Read, TokenScope::Write];
         self.by_admin_tokens(parts, |tokens| {
-            let token = self.with_token(parts, tokens, &scopes)?;
             let secret = PresentedToken::of(parts, FrontEnd::Http).secret;
-            if secret.and_then(|secret| find(secret, tokens)).is_none() {
+            let Some(token) = secret.and_then(|secret| find(secret, tokens)) else {
                 return Err(HttpProblem::forbidden(
                     "a session of the console cannot open another one; use the token itself",
                 ));
-            }
+            };
             let made = self.sessions.make_code(token, SystemClock.now());
             made.map_err(no_random_numbers)
         })
@@ -86,18 +47,16 @@ impl Access {
             };
             Ok(NewSession {
                 secret,
-                signed_in: SignedIn::new(session.token, Some(session.ends)),
+                caller: Caller::new(session.token, Some(session.ends)),
             })
         })
     }
 
     /// Ends the caller's session. A token that is not a session stays as it is.
-    pub(crate) fn end_session(&self, parts: &Parts) -> Result<(), HttpProblem> {
-        self.signed_in(parts)?;
+    pub(crate) fn end_session(&self, parts: &Parts) {
         if let Some(secret) = PresentedToken::of(parts, FrontEnd::Http).secret {
             self.sessions.end(secret);
         }
-        Ok(())
     }
 }
 

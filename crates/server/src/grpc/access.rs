@@ -18,7 +18,7 @@ pub(super) fn may_check(server: &Server, parts: &Parts) -> Result<(), Status> {
     let asked = PresentedToken::of(parts, FrontEnd::Grpc);
     server
         .access
-        .may_check_with(&asked)
+        .check_token(&asked)
         .map_err(|refused| match refused {
             AccessRefusal::Missing => Status::new(
                 Code::Unauthenticated,

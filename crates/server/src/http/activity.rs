@@ -8,6 +8,7 @@ use tidegate::Micros;
 use tidegate::printable::escaped;
 use tidegate_activity::{KeySort, KeyWindow};
 
+use super::call::ApiCall;
 use super::query::parameters;
 use super::{json, rules};
 use crate::activity::{
@@ -18,10 +19,10 @@ use crate::problem::{ApiReply, HttpProblem};
 use crate::server::Server;
 
 /// `GET /v1/activity`: counts over time.
-pub(super) async fn activity(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
-    server.access.may_read(parts)?;
+pub(super) async fn activity(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let server = &call.api.server;
     let activity = need_activity(server)?;
-    let question = activity_question(parts)?;
+    let question = activity_question(&call.parts)?;
     let body = current(server, activity, question).await;
     Ok(json(StatusCode::OK, body))
 }
@@ -58,20 +59,16 @@ async fn others(server: &Server, activity: &ServerActivity, is_own: bool) -> Arc
 }
 
 /// `GET /v1/rules/{id}/keys`: the keys with the largest counts.
-pub(super) async fn keys(
-    server: &Server,
-    parts: &Parts,
-    id: &str,
-) -> Result<ApiReply, HttpProblem> {
-    server.access.may_read(parts)?;
+pub(super) async fn keys(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let (server, [id, _]) = (&call.api.server, call.names);
     let activity = need_activity(server)?;
-    let question = keys_question(parts)?;
-    if server.gate.rules().get(id).is_none() {
+    let question = keys_question(&call.parts)?;
+    if server.gate.rules().get(&id).is_none() {
         super::need_rules(server)?;
-        return Err(rules::no_such_rule(id));
+        return Err(rules::no_such_rule(&id));
     }
     let others = others(server, activity, question.is_own).await;
-    let (activity, id) = (Arc::clone(activity), id.to_owned());
+    let activity = Arc::clone(activity);
     // Many keys take some milliseconds to sort.
     let writing = tokio::task::spawn_blocking(move || {
         let parts = AnswerParts {

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
-use http::request::Parts;
+use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -13,6 +12,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::activity::{activity_question, current, need_activity};
 use super::api_body::ApiBody;
+use super::call::ApiCall;
 use crate::activity::{ActivityQuestion, ServerActivity};
 use crate::problem::HttpProblem;
 use crate::server::{MOST_STREAMS, Server};
@@ -25,11 +25,11 @@ const HEARTBEAT_EVERY: u32 = 15;
 const HEARTBEAT: &[u8] = b": heartbeat\n\n";
 
 /// Opens a stream.
-pub(super) fn open(server: &Arc<Server>, parts: &Parts) -> Result<Response<ApiBody>, HttpProblem> {
-    server.access.may_read(parts)?;
+pub(super) fn open(call: &ApiCall) -> Result<Response<ApiBody>, HttpProblem> {
+    let server = &call.api.server;
     let activity = need_activity(server)?;
-    let question = activity_question(parts)?;
-    let body = if parts.method == Method::HEAD {
+    let question = activity_question(&call.parts)?;
+    let body = if call.parts.method == Method::HEAD {
         ApiBody::Whole(Full::default())
     } else {
         let permit = Arc::clone(&server.streams).try_acquire_owned();
@@ -46,14 +46,8 @@ pub(super) fn open(server: &Arc<Server>, parts: &Parts) -> Result<Response<ApiBo
         ApiBody::Events(events)
     };
     let mut reply = Response::new(body);
-    for (name, value) in [
-        (CONTENT_TYPE, "text/event-stream"),
-        (CACHE_CONTROL, "no-store"),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    ] {
-        let value = HeaderValue::from_static(value);
-        reply.headers_mut().insert(name, value);
-    }
+    let media_type = HeaderValue::from_static("text/event-stream");
+    reply.headers_mut().insert(CONTENT_TYPE, media_type);
     Ok(reply)
 }
 

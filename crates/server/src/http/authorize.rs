@@ -24,7 +24,7 @@ use tidegate_listen::Peer;
 use tidegate_tower::{DenialReason, Protocol, RateLimit, UnderscoreHeaders, Unmeasured};
 use tower::{Layer as _, Service, ServiceExt as _};
 
-use super::body;
+use super::body::{self, CallBody};
 use super::original::{Original, describes_another};
 use crate::access::{AccessRefusal, PresentedToken, UNKNOWN_TOKEN};
 use crate::problem::{ApiReply, HttpProblem};
@@ -109,19 +109,19 @@ impl Authorize {
     }
 
     /// Answers a proxy: 200, or the status of the denial, or the `deny_status` that it asks for instead.
-    pub(crate) async fn answer(
+    pub(super) async fn answer(
         &self,
         server: &Server,
         parts: Parts,
-        body: Incoming,
+        body: CallBody,
     ) -> Result<ApiReply, HttpProblem> {
         let deny_status = deny_status(parts.uri.query().unwrap_or_default())?;
-        let decided = match body::check_length(&body, body::TINY) {
+        let decided = match body.check_length() {
             Ok(()) => self.decide(server, parts).await,
             Err(problem) => Err(problem),
         };
         let reply = decided.unwrap_or_else(HttpProblem::reply);
-        discard(body).await;
+        discard(body.into_incoming()).await;
         Ok(as_asked(reply, deny_status))
     }
 
@@ -160,7 +160,7 @@ fn trust(server: &Server, parts: &mut Parts) -> Result<Trust, HttpProblem> {
     let mut about_token = String::new();
     if let Some(token) = token {
         let presented = PresentedToken::of_proxy(peer, &token);
-        match server.access.may_check_with(&presented) {
+        match server.access.check_token(&presented) {
             Ok(()) => return Ok(Trust::ByToken),
             Err(AccessRefusal::OutOfScope(problem)) => about_token = format!("; {problem}"),
             Err(_) => about_token = format!("; {UNKNOWN_TOKEN}"),

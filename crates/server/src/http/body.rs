@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -16,7 +15,8 @@ use serde_json::value::RawValue;
 use tidegate::document::Node;
 use tidegate_codec::json;
 
-use crate::body_memory::{BodyPool, BodyShare, HeldBody, UNCOUNTED};
+use crate::access::CallScope;
+use crate::body_memory::{BodyMemory, BodyShare, HeldBody, UNCOUNTED};
 use crate::problem::HttpProblem;
 
 /// The largest body of a call that never needs a token, or that needs no body.
@@ -27,35 +27,73 @@ pub(crate) const CHECK: usize = 64 << 10;
 pub(crate) const SMALL: usize = 1 << 20;
 /// The largest set of rules.
 pub(crate) const LARGE: usize = 8 << 20;
+/// For calls that leave their body unread, however large it is.
+pub(crate) const UNREAD: usize = usize::MAX;
 /// How long a client may take to send a body.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Refuses a body that is known to be longer than `most` bytes.
-pub(super) fn check_length(body: &Incoming, most: usize) -> Result<(), HttpProblem> {
-    if body.size_hint().lower() > most as u64 {
-        return Err(too_large(most));
-    }
-    Ok(())
+/// The body of a call, with the bounds that its route has.
+pub(super) struct CallBody {
+    incoming: Incoming,
+    most: usize,
+    scope: CallScope,
 }
 
-/// Reads the whole body, `most` bytes at the most, within the memory of a pool.
-pub(crate) async fn read(
-    mut body: Incoming,
-    most: usize,
-    pool: &Arc<BodyPool>,
-) -> Result<HeldBody, HttpProblem> {
-    check_length(&body, most)?;
-    // A short body arrives with its head, and needs no timer.
-    let first = poll_fn(|cx| Poll::Ready(Pin::new(&mut body).poll_frame(cx))).await;
-    let first = match first {
-        Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
-        Poll::Ready(Some(Err(error))) => return Err(unreadable(&error)),
-        Poll::Ready(None) | Poll::Pending => Bytes::new(),
-    };
-    if first.len() <= UNCOUNTED.min(most) && body.is_end_stream() {
-        return Ok(HeldBody::new(first, None));
+impl CallBody {
+    pub(super) fn new(incoming: Incoming, most: usize, scope: CallScope) -> Self {
+        Self {
+            incoming,
+            most,
+            scope,
+        }
     }
-    Box::pin(read_rest(body, first, most, pool.share())).await
+
+    /// Refuses a body that is known to be too long.
+    pub(super) fn check_length(&self) -> Result<(), HttpProblem> {
+        if self.incoming.size_hint().lower() > self.most as u64 {
+            return Err(too_large(self.most));
+        }
+        Ok(())
+    }
+
+    /// Reads the whole body within the memory that there is for bodies of its scope.
+    pub(super) async fn read(self, memory: &BodyMemory) -> Result<HeldBody, HttpProblem> {
+        self.check_length()?;
+        let Self {
+            mut incoming,
+            most,
+            scope,
+        } = self;
+        // A short body arrives with its head, and needs no timer.
+        let first = poll_fn(|cx| Poll::Ready(Pin::new(&mut incoming).poll_frame(cx))).await;
+        let first = match first {
+            Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+            Poll::Ready(Some(Err(error))) => return Err(unreadable(&error)),
+            Poll::Ready(None) | Poll::Pending => Bytes::new(),
+        };
+        if first.len() <= UNCOUNTED.min(most) && incoming.is_end_stream() {
+            return Ok(HeldBody::new(first, None));
+        }
+        let pool = match scope {
+            CallScope::Open | CallScope::Check | CallScope::Feedback => &memory.clients,
+            CallScope::Read | CallScope::Write | CallScope::AnyToken => &memory.operators,
+        };
+        Box::pin(read_rest(incoming, first, most, pool.share())).await
+    }
+
+    /// Reads the body of a call that needs none. If there is one, it must be an object.
+    pub(super) async fn read_unused(self, memory: &BodyMemory) -> Result<(), HttpProblem> {
+        let body = self.read(memory).await?;
+        if body.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        parse::<IgnoredAny>(&body).map(drop)
+    }
+
+    /// The body itself, for a call that leaves it unread.
+    pub(super) fn into_incoming(self) -> Incoming {
+        self.incoming
+    }
 }
 
 /// Reads a body whose first piece has arrived, in a bounded time.
@@ -130,15 +168,6 @@ pub(super) fn parse_part<'b, T: Deserialize<'b>>(
     name: impl Fn() -> String,
 ) -> Result<T, HttpProblem> {
     Ok(json::parse_part(part, name)?)
-}
-
-/// Reads the body of a call that needs none. If there is one, it must be an object.
-pub(super) async fn read_unused(body: Incoming, pool: &Arc<BodyPool>) -> Result<(), HttpProblem> {
-    let body = read(body, TINY, pool).await?;
-    if body.trim_ascii().is_empty() {
-        return Ok(());
-    }
-    parse::<IgnoredAny>(&body).map(drop)
 }
 
 /// A body as a document, for rules.

@@ -2,15 +2,15 @@
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use tidegate::Attributes;
 use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
 use tidegate::rules::FrontEnd;
 
+use super::body::CallBody;
+use super::call::ApiCall;
 use super::question::{Batch, CheckRequest};
 use super::{answer, body};
 use crate::condition_steps::{MAX_CONDITION_STEPS, condition_steps};
@@ -24,14 +24,9 @@ const YIELD_EVERY: usize = 16;
 /// Room for the headers of a reply, with those that are added later: the map need not grow.
 const MOST_HEADERS: usize = 9;
 
-pub(super) async fn check(
-    server: &Server,
-    parts: &Parts,
-    body: Incoming,
-) -> Result<ApiReply, HttpProblem> {
-    server.access.may_check(parts)?;
+pub(super) async fn check(server: &Server, body: CallBody) -> Result<ApiReply, HttpProblem> {
     super::need_rules(server)?;
-    let body = body::read(body, body::CHECK, &server.bodies.clients).await?;
+    let body = body.read(&server.bodies).await?;
     match check_now(server, &body)? {
         Some(reply) => Ok(reply),
         None => Box::pin(check_over_network(server, &body)).await,
@@ -78,14 +73,10 @@ fn reply(settings: HeaderSettings, decision: &Decision) -> ApiReply {
 }
 
 /// Every check is read before the first is decided, so that a malformed batch charges nothing.
-pub(super) async fn batch(
-    server: &Server,
-    parts: &Parts,
-    body: Incoming,
-) -> Result<ApiReply, HttpProblem> {
-    server.access.may_check(parts)?;
+pub(super) async fn batch(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let server = &call.api.server;
     super::need_rules(server)?;
-    let body = body::read(body, body::SMALL, &server.bodies.clients).await?;
+    let body = call.body.read(&server.bodies).await?;
     let batch: Batch<'_> = body::parse(&body)?;
     if batch.checks.len() > MAX_BATCH {
         return Err(HttpProblem::bad_request(format!(

@@ -5,18 +5,17 @@ use http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, LOCATION, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
-use http::request::Parts;
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::call::ApiCall;
 use super::conditional::unless_known;
 use super::query::parameters;
 use super::route::no_such_call;
 use super::{body, json};
-use crate::access::{CODE_LIFETIME, SignedIn};
+use crate::access::{CODE_LIFETIME, Caller};
 use crate::problem::{ApiReply, HttpProblem};
 use crate::server::Server;
 
@@ -41,8 +40,8 @@ const FILE_HEADERS: [(HeaderName, &str); 6] = [
 ];
 
 /// `GET /console/…`: a file.
-pub(super) fn file(server: &Server, parts: &Parts, path: &str) -> Result<ApiReply, HttpProblem> {
-    need_console(server)?;
+pub(super) fn file(call: &ApiCall) -> Result<ApiReply, HttpProblem> {
+    let [path, _] = &call.names;
     let file = tidegate_console::find(path).ok_or_else(|| {
         HttpProblem::not_found(format!(
             "the console has no file `{path}`; open `/console/`"
@@ -54,7 +53,7 @@ pub(super) fn file(server: &Server, parts: &Parts, path: &str) -> Result<ApiRepl
     if let Ok(tag) = HeaderValue::from_str(&file.etag) {
         reply.headers_mut().insert(ETAG, tag);
     }
-    let mut reply = unless_known(&parts.headers, reply);
+    let mut reply = unless_known(&call.parts.headers, reply);
     for (name, value) in FILE_HEADERS {
         let value = HeaderValue::from_static(value);
         reply.headers_mut().insert(name, value);
@@ -63,16 +62,17 @@ pub(super) fn file(server: &Server, parts: &Parts, path: &str) -> Result<ApiRepl
 }
 
 /// `GET /console`: the files are below it.
-pub(super) fn redirect(server: &Server) -> Result<ApiReply, HttpProblem> {
-    need_console(server)?;
-    Ok(to_the_page(StatusCode::PERMANENT_REDIRECT))
+pub(super) fn redirect() -> ApiReply {
+    to_the_page(StatusCode::PERMANENT_REDIRECT)
 }
 
 /// `GET /`: a browser is led to the console; for programs there is nothing.
-pub(super) fn redirect_browser(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
-    let accepted = parts.headers.get_all(ACCEPT).iter();
+pub(super) fn redirect_browser(call: &ApiCall) -> Result<ApiReply, HttpProblem> {
+    let accepted = call.parts.headers.get_all(ACCEPT).iter();
     let mut accepted = accepted.filter_map(|accepted| accepted.to_str().ok());
-    if server.has_console && accepted.any(|list| list.contains("text/html")) {
+    let is_read = matches!(call.parts.method, Method::GET | Method::HEAD);
+    let has_console = call.api.server.has_console;
+    if is_read && has_console && accepted.any(|list| list.contains("text/html")) {
         return Ok(to_the_page(StatusCode::SEE_OTHER));
     }
     Err(no_such_call("/"))
@@ -87,15 +87,11 @@ fn to_the_page(status: StatusCode) -> ApiReply {
 }
 
 /// `POST /v1/console/code`: a code with which a page signs in as the caller.
-pub(super) async fn make_code(
-    server: &Server,
-    parts: &Parts,
-    body: Incoming,
-) -> Result<ApiReply, HttpProblem> {
-    need_console(server)?;
-    let [] = parameters(parts, [])?;
-    let code = server.access.make_code(parts)?;
-    body::read_unused(body, &server.bodies.operators).await?;
+pub(super) async fn make_code(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let [] = parameters(&call.parts, [])?;
+    let server = &call.api.server;
+    let code = server.access.make_code(&call.parts)?;
+    call.body.read_unused(&server.bodies).await?;
     let body = json!({"code": code, "expires_in": CODE_LIFETIME.ceil_seconds()});
     Ok(json(StatusCode::OK, body.to_string()))
 }
@@ -107,68 +103,47 @@ struct OpenSession {
 }
 
 /// `POST /v1/console/session`: exchanges a code for a session.
-pub(super) async fn open_session(
-    server: &Server,
-    parts: &Parts,
-    body: Incoming,
-) -> Result<ApiReply, HttpProblem> {
-    need_console(server)?;
-    let [] = parameters(parts, [])?;
-    let body = body::read(body, body::TINY, &server.bodies.clients).await?;
+pub(super) async fn open_session(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let [] = parameters(&call.parts, [])?;
+    let server = &call.api.server;
+    let body = call.body.read(&server.bodies).await?;
     let OpenSession { code } = body::parse(&body)?;
-    let session = server.access.open_session(parts, &code)?;
+    let session = server.access.open_session(&call.parts, &code)?;
     tracing::info!(
-        token = session.signed_in.name,
+        token = session.caller.name,
         "a session of the console was opened"
     );
-    let mut body = described(server, &session.signed_in);
+    let mut body = described(server, &session.caller);
     body["token"] = json!(session.secret);
     Ok(json(StatusCode::OK, body.to_string()))
 }
 
 /// `GET /v1/console/session`: what the caller's token allows.
-pub(super) fn show_session(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
-    need_console(server)?;
-    let [] = parameters(parts, [])?;
-    let signed_in = server.access.signed_in(parts)?;
-    Ok(json(
-        StatusCode::OK,
-        described(server, &signed_in).to_string(),
-    ))
+pub(super) fn show_session(call: &ApiCall) -> Result<ApiReply, HttpProblem> {
+    let [] = parameters(&call.parts, [])?;
+    let body = described(&call.api.server, &call.caller);
+    Ok(json(StatusCode::OK, body.to_string()))
 }
 
 /// `DELETE /v1/console/session`: signs out.
-pub(super) async fn end_session(
-    server: &Server,
-    parts: &Parts,
-    body: Incoming,
-) -> Result<ApiReply, HttpProblem> {
-    need_console(server)?;
-    let [] = parameters(parts, [])?;
-    server.access.end_session(parts)?;
-    body::read_unused(body, &server.bodies.operators).await?;
+pub(super) async fn end_session(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let [] = parameters(&call.parts, [])?;
+    let server = &call.api.server;
+    server.access.end_session(&call.parts);
+    call.body.read_unused(&server.bodies).await?;
     Ok(super::no_content())
 }
 
-fn described(server: &Server, signed_in: &SignedIn) -> Value {
-    let scopes: Vec<&str> = signed_in.scopes.iter().map(|scope| scope.name()).collect();
+fn described(server: &Server, caller: &Caller) -> Value {
+    let scopes: Vec<&str> = caller.scopes.iter().map(|scope| scope.name()).collect();
     let settings = server.book.settings();
     let secret: Vec<&str> = std::iter::once("api_key")
         .chain(settings.secret_attributes.iter().map(String::as_str))
         .collect();
     json!({
-        "name": signed_in.name,
+        "name": caller.name,
         "scopes": scopes,
-        "expires_at": signed_in.ends.map(|ends| ends.as_micros() / 1_000_000),
+        "expires_at": caller.ends.map(|ends| ends.as_micros() / 1_000_000),
         "secret_attributes": secret,
     })
-}
-
-fn need_console(server: &Server) -> Result<(), HttpProblem> {
-    if server.has_console {
-        return Ok(());
-    }
-    Err(HttpProblem::not_found(
-        "this server has no console; its setting `console` is `off`",
-    ))
 }

@@ -1,25 +1,20 @@
 //! Calls that change counters: reset and leases.
 
 use http::StatusCode;
-use http::request::Parts;
-use hyper::body::Incoming;
 use serde_json::{Map, Value, json};
 use tidegate::gate::ResetCounter;
 use tidegate::{Attributes, PermitId};
 
 use super::body;
+use super::call::ApiCall;
 use super::question::ResetRequest;
 use crate::problem::{ApiReply, HttpProblem};
 use crate::server::Server;
 
 /// `POST /v1/reset`: clears the usage of a client, and returns what it was.
-pub(super) async fn reset(
-    server: &Server,
-    parts: &Parts,
-    body: Incoming,
-) -> Result<ApiReply, HttpProblem> {
-    let caller = server.access.may_write(parts)?;
-    let body = body::read(body, body::SMALL, &server.bodies.operators).await?;
+pub(super) async fn reset(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let server = &call.api.server;
+    let body = call.body.read(&server.bodies).await?;
     let reset: ResetRequest<'_> = body::parse(&body)?;
     let attributes = match server.observer.latest_time() {
         Some(at) => &reset.attributes.0.at(at),
@@ -29,7 +24,7 @@ pub(super) async fn reset(
     for counter in &done.counters {
         let key = counter.rule.key_text(attributes).unwrap_or_default();
         tracing::info!(
-            by = caller.name,
+            by = call.caller.name,
             rule = counter.rule.id(),
             key = server.observer.hashed(&key),
             limit = counter.limit,
@@ -66,14 +61,9 @@ fn written(server: &Server, done: &tidegate::gate::Reset, attributes: &Attribute
 }
 
 /// `DELETE /v1/leases/{id}`: releases a lease.
-pub(super) async fn release(
-    server: &Server,
-    parts: &Parts,
-    id: &str,
-    body: Incoming,
-) -> Result<ApiReply, HttpProblem> {
-    server.access.may_check(parts)?;
-    body::read_unused(body, &server.bodies.clients).await?;
+pub(super) async fn release(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let (server, [id, _]) = (&call.api.server, &call.names);
+    call.body.read_unused(&server.bodies).await?;
     let lease = lease(id)?;
     if server.gate.release(lease).await? {
         return Ok(super::no_content());
@@ -82,14 +72,9 @@ pub(super) async fn release(
 }
 
 /// `PUT /v1/leases/{id}`: renews a lease.
-pub(super) async fn renew(
-    server: &Server,
-    parts: &Parts,
-    id: &str,
-    body: Incoming,
-) -> Result<ApiReply, HttpProblem> {
-    server.access.may_check(parts)?;
-    body::read_unused(body, &server.bodies.clients).await?;
+pub(super) async fn renew(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let (server, [id, _]) = (&call.api.server, &call.names);
+    call.body.read_unused(&server.bodies).await?;
     let lease = lease(id)?;
     if server.gate.renew(lease).await? {
         return Ok(super::no_content());

@@ -2,26 +2,20 @@
 
 use std::io::Write as _;
 
-use http::request::Parts;
 use http::{HeaderMap, StatusCode};
-use hyper::body::Incoming;
 use serde_json::{Map, Value, json};
 use tidegate::gate::{ExplainedRule, Explanation};
 use tidegate::headers::HeaderSettings;
 
+use super::call::ApiCall;
 use super::question::CheckRequest;
 use super::{answer, body};
 use crate::problem::{ApiReply, HttpProblem};
-use crate::server::Server;
 
-pub(super) async fn explain(
-    server: &Server,
-    parts: &Parts,
-    body: Incoming,
-) -> Result<ApiReply, HttpProblem> {
-    server.access.may_read(parts)?;
+pub(super) async fn explain(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let server = &call.api.server;
     super::need_rules(server)?;
-    let body = body::read(body, body::SMALL, &server.bodies.operators).await?;
+    let body = call.body.read(&server.bodies).await?;
     let question: CheckRequest<'_> = body::parse(&body)?;
     let attributes = question.attributes(server.trust_timestamps)?;
     let show = |name: &str, value: &str| cut(&server.shown(name, value));

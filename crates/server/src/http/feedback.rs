@@ -2,16 +2,14 @@
 
 use std::borrow::Cow;
 
-use http::request::Parts;
-use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tidegate::gate::Feedback;
 use tidegate::{Ended, Micros};
 
 use super::body;
+use super::call::ApiCall;
 use crate::problem::{ApiReply, HttpProblem};
-use crate::server::Server;
 
 /// How many reports one call may have.
 const MAX_REPORTS: usize = 1_000;
@@ -45,14 +43,10 @@ struct Report<'b> {
 }
 
 /// Every report is read and checked before the first counts.
-pub(super) async fn feedback(
-    server: &Server,
-    parts: &Parts,
-    body: Incoming,
-) -> Result<ApiReply, HttpProblem> {
-    server.access.may_report(parts)?;
+pub(super) async fn feedback(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let server = &call.api.server;
     super::need_rules(server)?;
-    let body = body::read(body, body::SMALL, &server.bodies.clients).await?;
+    let body = call.body.read(&server.bodies).await?;
     let (reports, is_list) = read(&body)?;
     let mut ended = Vec::with_capacity(reports.len());
     for (index, report) in reports.iter().enumerate() {

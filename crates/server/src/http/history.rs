@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use http::header::ETAG;
-use http::request::Parts;
-use hyper::body::Incoming;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
+use super::call::ApiCall;
 use super::number::{parse_whole, whole};
 use super::query::parameters;
 use super::rules::{change, expected, whole_set, with_header};
@@ -23,22 +22,18 @@ use crate::seconds::date_time;
 use crate::server::Server;
 
 /// `GET /v1/rules/history`: the versions, newest first.
-pub(super) async fn list(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
-    server.access.may_read(parts)?;
-    let [] = parameters(parts, [])?;
+pub(super) async fn list(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let [] = parameters(&call.parts, [])?;
+    let server = &call.api.server;
     let rows = server.overrides.with_rows(server.book.history().await?);
     let rows: Vec<Value> = rows.iter().map(written_in_history).collect();
     Ok(reply(&json!({ "history": rows })))
 }
 
 /// `GET /v1/rules/history/{version}`: the rules of an earlier version.
-pub(super) async fn version(
-    server: &Server,
-    parts: &Parts,
-    version: &str,
-) -> Result<ApiReply, HttpProblem> {
-    server.access.may_read(parts)?;
-    let [] = parameters(parts, [])?;
+pub(super) async fn version(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let [] = parameters(&call.parts, [])?;
+    let (server, [version, _]) = (&call.api.server, &call.names);
     let kept = server.book.kept(parse_whole("version", version)?).await?;
     let mut body = written(&kept.row);
     body["rules"] = Value::clone(&kept.rules);
@@ -58,9 +53,9 @@ fn written_in_history(row: &HistoryRow) -> Value {
 }
 
 /// `GET /v1/rules/diff`: how version `to` differs from version `from`. By default, what the last change did.
-pub(super) async fn diff(server: &Arc<Server>, parts: &Parts) -> Result<ApiReply, HttpProblem> {
-    server.access.may_read(parts)?;
-    let [from, to] = parameters(parts, ["from", "to"])?;
+pub(super) async fn diff(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let [from, to] = parameters(&call.parts, ["from", "to"])?;
+    let server = &call.api.server;
     let number = |name, text: Option<String>| text.map(|text| parse_whole(name, &text)).transpose();
     let (from, to) = (number("from", from)?, number("to", to)?);
     let to = to.unwrap_or_else(|| server.book.version());
@@ -132,17 +127,14 @@ fn version_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::
 }
 
 /// `POST /v1/rules/rollback`: returns to an earlier version, as a new one; or shows what that would change.
-pub(super) async fn roll_back(
-    server: &Arc<Server>,
-    parts: &Parts,
-    body: Incoming,
-) -> Result<ApiReply, HttpProblem> {
-    let caller = server.access.may_write(parts)?;
-    let body = body::read(body, body::SMALL, &server.bodies.operators).await?;
+pub(super) async fn roll_back(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let server = &call.api.server;
+    let body = call.body.read(&server.bodies).await?;
     let RollBack { version, dry_run } = body::parse(&body)?;
-    let (expected, rollback) = (expected(&parts.headers)?, RuleChange::RollBack(version));
+    let expected = expected(&call.parts.headers)?;
+    let rollback = RuleChange::RollBack(version);
     if !dry_run {
-        change(server, expected, &caller.name, rollback).await?;
+        change(server, expected, &call.caller.name, rollback).await?;
         return Ok(whole_set(server));
     }
     let comparing = {

@@ -29,112 +29,24 @@ pub(super) fn describe(trust_timestamps: bool) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use super::super::route::{self, ApiCall};
-    use super::*;
-    use http::Method;
     use std::collections::BTreeMap;
 
-    /// One call of each kind.
-    const EVERY: &[ApiCall<'_>] = &[
-        ApiCall::Check,
-        ApiCall::CheckBatch,
-        ApiCall::Explain,
-        ApiCall::Authorize,
-        ApiCall::ListRules,
-        ApiCall::ReplaceRules,
-        ApiCall::CreateRule,
-        ApiCall::GetRule("x"),
-        ApiCall::PutRule("x"),
-        ApiCall::DeleteRule("x"),
-        ApiCall::History,
-        ApiCall::RulesVersion("x"),
-        ApiCall::RulesDiff,
-        ApiCall::RollBack,
-        ApiCall::ListOverrides,
-        ApiCall::ListOverridesOf("x"),
-        ApiCall::PutOverride("x"),
-        ApiCall::DeleteOverride("x", "x"),
-        ApiCall::Reset,
-        ApiCall::Feedback,
-        ApiCall::ReleaseLease("x"),
-        ApiCall::RenewLease("x"),
-        ApiCall::ValidateRule("x"),
-        ApiCall::MakeCode,
-        ApiCall::OpenSession,
-        ApiCall::ShowSession,
-        ApiCall::EndSession,
-        ApiCall::Health,
-        ApiCall::Readiness,
-        ApiCall::Metrics,
-        ApiCall::OpenApi,
-        ApiCall::Status,
-        ApiCall::Activity,
-        ApiCall::ActivityStream,
-        ApiCall::RuleKeys("x"),
-    ];
-
-    /// The operation id. A new call needs a row above and in the description.
-    fn operation(call: ApiCall<'_>) -> &'static str {
-        match call {
-            ApiCall::Authorize => "authorize",
-            ApiCall::Check => "check",
-            ApiCall::CheckBatch => "checkBatch",
-            ApiCall::Explain => "explain",
-            ApiCall::ListRules => "listRules",
-            ApiCall::ReplaceRules => "replaceRules",
-            ApiCall::CreateRule => "createRule",
-            ApiCall::GetRule(_) => "getRule",
-            ApiCall::PutRule(_) => "putRule",
-            ApiCall::DeleteRule(_) => "deleteRule",
-            ApiCall::History => "ruleHistory",
-            ApiCall::RulesVersion(_) => "rulesVersion",
-            ApiCall::RulesDiff => "rulesDiff",
-            ApiCall::RollBack => "rollBackRules",
-            ApiCall::ListOverrides => "listOverrides",
-            ApiCall::ListOverridesOf(_) => "listRuleOverrides",
-            ApiCall::PutOverride(_) => "putOverride",
-            ApiCall::DeleteOverride(..) => "deleteOverride",
-            ApiCall::Reset => "reset",
-            ApiCall::Feedback => "feedback",
-            ApiCall::ReleaseLease(_) => "releaseLease",
-            ApiCall::RenewLease(_) => "renewLease",
-            ApiCall::ValidateRule(_) => "validateRule",
-            ApiCall::MakeCode => "makeConsoleCode",
-            ApiCall::OpenSession => "openConsoleSession",
-            ApiCall::ShowSession => "showConsoleSession",
-            ApiCall::EndSession => "endConsoleSession",
-            // Files are not part of the API.
-            ApiCall::ConsoleFile(_) | ApiCall::ConsoleRedirect | ApiCall::Root => "console",
-            ApiCall::Health => "health",
-            ApiCall::Readiness => "readiness",
-            ApiCall::Metrics => "metrics",
-            ApiCall::OpenApi => "openApi",
-            ApiCall::Status => "status",
-            ApiCall::Activity => "activity",
-            ApiCall::ActivityStream => "activityStream",
-            ApiCall::RuleKeys(_) => "ruleKeys",
-        }
-    }
+    use super::super::route::{ANY, ROUTES};
+    use super::*;
+    use crate::access::CallScope;
 
     fn document(trust_timestamps: bool) -> Value {
         serde_json::from_slice(&describe(trust_timestamps)).unwrap()
     }
 
     /// Every operation with its method and its path, by its name.
-    fn described(document: &Value) -> BTreeMap<String, (Method, String, Value)> {
+    fn described(document: &Value) -> BTreeMap<String, (String, Value)> {
         let mut operations = BTreeMap::new();
         for (path, item) in document["paths"].as_object().unwrap() {
             for (method, operation) in item.as_object().unwrap() {
                 let id = operation["operationId"].as_str().unwrap();
-                let method = method.to_uppercase().parse().unwrap();
-                let entry = (
-                    method,
-                    path.replace("{id}", "x")
-                        .replace("{version}", "x")
-                        .replace("{key}", "x"),
-                    operation.clone(),
-                );
-                let earlier = operations.insert(id.to_owned(), entry);
+                let call = format!("{} {path}", method.to_uppercase());
+                let earlier = operations.insert(id.to_owned(), (call, operation.clone()));
                 assert!(earlier.is_none(), "two operations are called {id}");
             }
         }
@@ -143,33 +55,35 @@ mod tests {
 
     #[test]
     fn what_is_described_is_routed_and_what_is_routed_is_described() {
-        let document = document(true);
-        let operations = described(&document);
-        for (id, (method, path, _)) in &operations {
-            let call = route::find(method, path).unwrap();
-            assert_eq!(operation(call), id, "{method} {path}");
-        }
-        for call in EVERY {
-            assert!(operations.contains_key(operation(*call)), "{call:?}");
-        }
-        let methods = ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"];
-        for (_, path, _) in operations.values() {
-            for method in methods.map(|method| method.parse::<Method>().unwrap()) {
-                // Which answers to all, and is described by one.
-                if let Ok(call) = route::find(&method, path)
-                    && call != ApiCall::Authorize
-                {
-                    let (known, ..) = &operations[operation(call)];
-                    assert_eq!(*known, method, "{path} answers to it");
-                }
-            }
-        }
+        // None for the default: a token is needed only where some are configured.
+        let described: BTreeMap<String, Option<Value>> = described(&document(true))
+            .into_values()
+            .map(|(call, operation)| (call, operation.get("security").cloned()))
+            .collect();
+        // Files are not part of the API.
+        let is_file = |path: &str| path == "/" || path.starts_with("/console");
+        let routes = ROUTES.iter().filter(|route| !is_file(route.path));
+        let routed = routes.map(|route| {
+            // A call that answers all methods is described by one.
+            let method = if route.method == ANY {
+                "GET"
+            } else {
+                route.method
+            };
+            let security = match route.scope {
+                CallScope::Open => Some(serde_json::json!([])),
+                CallScope::Check => None,
+                _ => Some(serde_json::json!([{"token": []}])),
+            };
+            (format!("{method} {}", route.path), security)
+        });
+        assert_eq!(described, routed.collect());
     }
 
     #[test]
     fn every_reply_is_described_and_every_reference_leads_somewhere() {
         let document = document(true);
-        for (id, (_, _, operation)) in described(&document) {
+        for (id, (_, operation)) in described(&document) {
             for (status, reply) in operation["responses"].as_object().unwrap() {
                 let reply = match reply["$ref"].as_str() {
                     Some(reference) => document.pointer(&reference[1..]).unwrap(),

@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use http::header::LOCATION;
-use http::request::Parts;
-use hyper::body::Incoming;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
@@ -13,6 +11,7 @@ use serde_json::value::RawValue;
 use tidegate::rules::{Rule, TemporaryOverride, read_time};
 use tidegate::{Clock as _, Micros, SystemClock, Timestamp};
 
+use super::call::ApiCall;
 use super::number::whole;
 use super::query::parameters;
 use super::question::read_timestamp;
@@ -141,14 +140,19 @@ fn unusable(detail: impl Into<String>) -> HttpProblem {
     HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
 }
 
-/// Those of one rule, or of all.
-pub(super) fn list(
-    server: &Server,
-    parts: &Parts,
-    id: Option<&str>,
-) -> Result<ApiReply, HttpProblem> {
-    server.access.may_read(parts)?;
-    let [] = parameters(parts, [])?;
+/// Those of all rules.
+pub(super) fn list(call: &ApiCall) -> Result<ApiReply, HttpProblem> {
+    listed(call, None)
+}
+
+/// Those of one rule.
+pub(super) fn list_of_rule(call: &ApiCall) -> Result<ApiReply, HttpProblem> {
+    listed(call, Some(&call.names[0]))
+}
+
+fn listed(call: &ApiCall, id: Option<&str>) -> Result<ApiReply, HttpProblem> {
+    let [] = parameters(&call.parts, [])?;
+    let server = &call.api.server;
     let found = server.overrides.list(id, SystemClock.now());
     // Those of a rule that is gone can still be seen.
     if let Some(id) = id.filter(|_| found.is_empty()) {
@@ -180,15 +184,10 @@ fn written(one: &KeptOverride) -> serde_json::Value {
     written
 }
 
-pub(super) async fn put(
-    server: &Arc<Server>,
-    parts: &Parts,
-    id: &str,
-    body: Incoming,
-) -> Result<ApiReply, HttpProblem> {
-    let caller = server.access.may_write(parts)?;
-    let [] = parameters(parts, [])?;
-    let body = body::read(body, body::SMALL, &server.bodies.operators).await?;
+pub(super) async fn put(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let [] = parameters(&call.parts, [])?;
+    let (server, caller, [id, _]) = (&call.api.server, call.caller, &call.names);
+    let body = call.body.read(&server.bodies).await?;
     let new: NewOverride<'_> = body::parse(&body)?;
     super::need_rules(server)?;
     let rules = server.gate.rules();
@@ -198,7 +197,7 @@ pub(super) async fn put(
     let rule = rules.get(id).ok_or_else(|| no_such_rule(id))?;
     let now = SystemClock.now();
     let one = KeptOverride {
-        rule: id.to_owned(),
+        rule: id.clone(),
         grant: granted(server, &rule, &new, now)?,
         reason: new.reason()?,
         by: caller.name.clone(),
@@ -252,14 +251,9 @@ fn granted(
     })
 }
 
-pub(super) async fn delete(
-    server: &Arc<Server>,
-    parts: &Parts,
-    id: &str,
-    key: &str,
-) -> Result<ApiReply, HttpProblem> {
-    let caller = server.access.may_write(parts)?;
-    let [] = parameters(parts, [])?;
+pub(super) async fn delete(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let [] = parameters(&call.parts, [])?;
+    let (server, caller, [id, key]) = (&call.api.server, &call.caller, &call.names);
     super::need_rules(server)?;
     let written = percent_decode_str(key).decode_utf8().map_err(|_| {
         HttpProblem::bad_request("the key in the path must be percent-encoded UTF-8")
@@ -282,7 +276,7 @@ pub(super) async fn delete(
         written: written.into_owned(),
     };
     let removal = OverrideChange::Remove {
-        rule: id.to_owned(),
+        rule: id.clone(),
         named,
     };
     change(server, &caller.name, now, removal).await?;

@@ -1,15 +1,14 @@
 //! Probes: liveness, readiness, metrics, and the description of the API.
 
-use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde_json::{Value, json};
 use tidegate_redis::Health;
 
+use super::call::ApiCall;
 use crate::metrics_page::metrics_page;
-use crate::problem::ApiReply;
+use crate::problem::{ApiReply, HttpProblem};
 use crate::server::{Server, works_without_store};
 use crate::telemetry::plain_text;
 
@@ -84,7 +83,8 @@ pub(super) fn rules(server: &Server) -> Value {
 }
 
 /// `GET /readyz`: requests can be decided. The body lists problems.
-pub(super) async fn readiness(server: &Server) -> ApiReply {
+pub(super) async fn readiness(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let server = &call.api.server;
     let readiness = Readiness::of(server).await;
     let body = json!({
         "status": readiness.status,
@@ -97,14 +97,14 @@ pub(super) async fn readiness(server: &Server) -> ApiReply {
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    super::json(code, body.to_string().into_bytes())
+    Ok(super::json(code, body.to_string().into_bytes()))
 }
 
 /// `GET /metrics`, for Prometheus: as `OpenMetrics` if the scraper accepts it, else in the older format.
-pub(super) async fn metrics(server: &Server, parts: &Parts) -> ApiReply {
-    let accepted = parts.headers.get_all(ACCEPT).iter();
+pub(super) async fn metrics(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let accepted = call.parts.headers.get_all(ACCEPT).iter();
     let mut accepted = accepted.filter_map(|accepted| accepted.to_str().ok());
-    let open_metrics = metrics_page(server).await;
+    let open_metrics = metrics_page(&call.api.server).await;
     let (text, media_type) = if accepted.any(|list| list.contains("application/openmetrics-text")) {
         let media_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         (open_metrics, media_type)
@@ -115,10 +115,10 @@ pub(super) async fn metrics(server: &Server, parts: &Parts) -> ApiReply {
     let mut reply = Response::new(Full::from(text));
     let media_type = HeaderValue::from_static(media_type);
     reply.headers_mut().insert(CONTENT_TYPE, media_type);
-    reply
+    Ok(reply)
 }
 
 /// `GET /openapi.json`.
-pub(super) fn openapi(description: &Bytes) -> ApiReply {
-    super::json(StatusCode::OK, description.clone())
+pub(super) fn openapi(call: &ApiCall) -> ApiReply {
+    super::json(StatusCode::OK, call.api.openapi.clone())
 }

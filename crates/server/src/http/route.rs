@@ -1,157 +1,202 @@
-//! Maps a path and a method to a call.
+//! The table of routes: every call of the API with who may make it, the size of its body, and what answers it.
+//!
+//! Dispatch, 405 with `Allow`, access control and the bounds of bodies follow from it, and the tests compare it with
+//! `openapi.json`. A new call is a row here and an operation there.
 
-use http::Method;
+use std::future::ready;
+use std::pin::Pin;
 
-use crate::problem::HttpProblem;
+use http::request::Parts;
+use http::{Method, Response};
 
-/// A call of the API.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ApiCall<'p> {
-    Check,
-    CheckBatch,
-    Explain,
-    Authorize,
-    ListRules,
-    ReplaceRules,
-    CreateRule,
-    GetRule(&'p str),
-    PutRule(&'p str),
-    DeleteRule(&'p str),
-    ValidateRule(&'p str),
-    History,
-    RulesVersion(&'p str),
-    RulesDiff,
-    RollBack,
-    ListOverrides,
-    ListOverridesOf(&'p str),
-    PutOverride(&'p str),
-    DeleteOverride(&'p str, &'p str),
-    Reset,
-    Feedback,
-    ReleaseLease(&'p str),
-    RenewLease(&'p str),
-    ConsoleFile(&'p str),
-    ConsoleRedirect,
-    Root,
-    MakeCode,
-    OpenSession,
-    ShowSession,
-    EndSession,
-    Health,
-    Readiness,
-    Metrics,
-    OpenApi,
-    Status,
-    Activity,
-    ActivityStream,
-    RuleKeys(&'p str),
+use super::api_body::ApiBody;
+use super::body::{self, LARGE, SMALL, TINY, UNREAD};
+use super::call::ApiCall;
+use super::{
+    activity, activity_stream, check, console, counters, explain, feedback, history, overrides,
+    probes, rules, status, validate,
+};
+use crate::access::CallScope::{AnyToken, Check, Feedback, Open, Read, Write};
+use crate::access::{Access, CallScope, Caller};
+use crate::problem::{ApiReply, HttpProblem};
+use ApiHandler::Boxed;
+
+/// One call of the API.
+#[derive(Clone, Copy)]
+pub(super) struct ApiRoute {
+    /// A `GET` answers `HEAD` too.
+    pub(super) method: &'static str,
+    /// `{…}` stands for one segment, and `{…*}` for the rest of the path, which may be empty.
+    pub(super) path: &'static str,
+    pub(super) scope: CallScope,
+    /// The largest body, in bytes.
+    pub(super) body: usize,
+    pub(super) handler: ApiHandler,
 }
 
-impl ApiCall<'_> {
-    /// Whether it is answered without a token, also where tokens are configured.
-    pub(crate) fn never_needs_token(self) -> bool {
-        matches!(
-            self,
-            Self::Authorize
-                | Self::Health
-                | Self::Readiness
-                | Self::Metrics
-                | Self::OpenApi
-                | Self::OpenSession
-                | Self::ConsoleFile(_)
-                | Self::ConsoleRedirect
-        )
+/// What answers a call.
+#[derive(Clone, Copy)]
+pub(super) enum ApiHandler {
+    /// Decides for a client. Made for each of its requests, so the future is not boxed.
+    Check,
+    /// Decides for a proxy, likewise.
+    Authorize,
+    /// Answers an operator or a page.
+    Boxed(fn(ApiCall) -> ApiFuture),
+}
+
+/// The answer of a handler, which may take a while.
+pub(super) type ApiFuture =
+    Pin<Box<dyn Future<Output = Result<Response<ApiBody>, HttpProblem>> + Send>>;
+
+/// The method of a call that answers all: a proxy uses its client's, or its own.
+pub(super) const ANY: &str = "any";
+
+const CHECK: ApiRoute = route("POST", "/v1/check", Check, body::CHECK, ApiHandler::Check);
+
+/// All calls. The first path that matches counts, so a path without `{…}` is above those that match it too.
+#[rustfmt::skip]
+pub(super) static ROUTES: [ApiRoute; 38] = [
+    CHECK,
+    route(ANY,      "/v1/authorize",                        Open,     TINY,   ApiHandler::Authorize),
+    route("POST",   "/v1/check/batch",                      Check,    SMALL,  Boxed(|call| whole(check::batch(call)))),
+    route("DELETE", "/v1/leases/{id}",                      Check,    TINY,   Boxed(|call| whole(counters::release(call)))),
+    route("PUT",    "/v1/leases/{id}",                      Check,    TINY,   Boxed(|call| whole(counters::renew(call)))),
+    route("POST",   "/v1/feedback",                         Feedback, SMALL,  Boxed(|call| whole(feedback::feedback(call)))),
+    route("POST",   "/v1/explain",                          Read,     SMALL,  Boxed(|call| whole(explain::explain(call)))),
+    route("GET",    "/v1/rules",                            Read,     UNREAD, Boxed(|call| now(rules::list(&call)))),
+    route("POST",   "/v1/rules",                            Write,    LARGE,  Boxed(|call| whole(rules::create(call)))),
+    route("PUT",    "/v1/rules",                            Write,    LARGE,  Boxed(|call| whole(rules::replace(call)))),
+    route("GET",    "/v1/rules/history",                    Read,     UNREAD, Boxed(|call| whole(history::list(call)))),
+    route("GET",    "/v1/rules/diff",                       Read,     UNREAD, Boxed(|call| whole(history::diff(call)))),
+    route("POST",   "/v1/rules/rollback",                   Write,    SMALL,  Boxed(|call| whole(history::roll_back(call)))),
+    route("GET",    "/v1/rules/{id}",                       Read,     UNREAD, Boxed(|call| now(rules::get(&call)))),
+    route("PUT",    "/v1/rules/{id}",                       Write,    LARGE,  Boxed(|call| whole(rules::put(call)))),
+    route("DELETE", "/v1/rules/{id}",                       Write,    UNREAD, Boxed(|call| whole(rules::delete(call)))),
+    route("GET",    "/v1/rules/{id}/keys",                  Read,     UNREAD, Boxed(|call| whole(activity::keys(call)))),
+    route("GET",    "/v1/rules/history/{version}",          Read,     UNREAD, Boxed(|call| whole(history::version(call)))),
+    route("POST",   "/v1/rules/{id}/validate",              Read,     SMALL,  Boxed(|call| whole(validate::validate(call)))),
+    route("GET",    "/v1/rules/{id}/overrides",             Read,     UNREAD, Boxed(|call| now(overrides::list_of_rule(&call)))),
+    route("POST",   "/v1/rules/{id}/overrides",             Write,    SMALL,  Boxed(|call| whole(overrides::put(call)))),
+    route("DELETE", "/v1/rules/{id}/overrides/{key}",       Write,    UNREAD, Boxed(|call| whole(overrides::delete(call)))),
+    route("GET",    "/v1/overrides",                        Read,     UNREAD, Boxed(|call| now(overrides::list(&call)))),
+    route("POST",   "/v1/reset",                            Write,    SMALL,  Boxed(|call| whole(counters::reset(call)))),
+    route("GET",    "/v1/activity",                         Read,     UNREAD, Boxed(|call| whole(activity::activity(call)))),
+    route("GET",    "/v1/activity/stream",                  Read,     UNREAD, Boxed(|call| Box::pin(ready(activity_stream::open(&call))))),
+    route("GET",    "/v1/status",                           Read,     UNREAD, Boxed(|call| whole(status::status(call)))),
+    route("POST",   "/v1/console/code",                     Read,     TINY,   Boxed(|call| whole(console::make_code(call)))),
+    route("GET",    "/v1/console/session",                  AnyToken, UNREAD, Boxed(|call| now(console::show_session(&call)))),
+    route("POST",   "/v1/console/session",                  Open,     TINY,   Boxed(|call| whole(console::open_session(call)))),
+    route("DELETE", "/v1/console/session",                  AnyToken, TINY,   Boxed(|call| whole(console::end_session(call)))),
+    route("GET",    "/healthz",                             Open,     TINY,   Boxed(|_| now(Ok(probes::health())))),
+    route("GET",    "/readyz",                              Open,     TINY,   Boxed(|call| whole(probes::readiness(call)))),
+    route("GET",    "/metrics",                             Open,     TINY,   Boxed(|call| whole(probes::metrics(call)))),
+    route("GET",    "/openapi.json",                        Open,     TINY,   Boxed(|call| now(Ok(probes::openapi(&call))))),
+    route("GET",    "/console",                             Open,     TINY,   Boxed(|_| now(Ok(console::redirect())))),
+    route("GET",    "/console/{file*}",                     Open,     TINY,   Boxed(|call| now(console::file(&call)))),
+    route(ANY,      "/",                                    Open,     UNREAD, Boxed(|call| now(console::redirect_browser(&call)))),
+];
+
+const fn route(
+    method: &'static str,
+    path: &'static str,
+    scope: CallScope,
+    body: usize,
+    handler: ApiHandler,
+) -> ApiRoute {
+    ApiRoute {
+        method,
+        path,
+        scope,
+        body,
+        handler,
     }
 }
 
-/// The path of the call that is made for each request of a client.
-pub(super) const CHECK: &str = "/v1/check";
+/// The answer of a handler that may wait.
+fn whole(
+    answering: impl Future<Output = Result<ApiReply, HttpProblem>> + Send + 'static,
+) -> ApiFuture {
+    Box::pin(async { Ok(answering.await?.map(ApiBody::Whole)) })
+}
 
-/// The path of the one call whose reply does not end.
-pub(super) const ACTIVITY_STREAM: &str = "/v1/activity/stream";
+/// The answer of a handler that does not wait.
+fn now(answer: Result<ApiReply, HttpProblem>) -> ApiFuture {
+    Box::pin(ready(answer.map(|reply| reply.map(ApiBody::Whole))))
+}
 
-/// The call that a method and a path name.
-pub(crate) fn find<'p>(method: &Method, path: &'p str) -> Result<ApiCall<'p>, HttpProblem> {
-    let (allowed, call) = match path {
-        CHECK => ("POST", post(method, ApiCall::Check)),
-        "/v1/check/batch" => ("POST", post(method, ApiCall::CheckBatch)),
-        "/v1/explain" => ("POST", post(method, ApiCall::Explain)),
-        // Any method: a proxy uses its client's, or its own.
-        "/v1/authorize" => ("", Some(ApiCall::Authorize)),
-        "/v1/rules" => (
-            "GET, HEAD, POST, PUT",
-            match *method {
-                Method::GET | Method::HEAD => Some(ApiCall::ListRules),
-                Method::POST => Some(ApiCall::CreateRule),
-                Method::PUT => Some(ApiCall::ReplaceRules),
-                _ => None,
-            },
-        ),
-        "/v1/rules/history" => ("GET, HEAD", get(method, ApiCall::History)),
-        "/v1/rules/diff" => ("GET, HEAD", get(method, ApiCall::RulesDiff)),
-        "/v1/rules/rollback" => ("POST", post(method, ApiCall::RollBack)),
-        "/v1/overrides" => ("GET, HEAD", get(method, ApiCall::ListOverrides)),
-        "/v1/reset" => ("POST", post(method, ApiCall::Reset)),
-        "/v1/feedback" => ("POST", post(method, ApiCall::Feedback)),
-        "/v1/activity" => ("GET, HEAD", get(method, ApiCall::Activity)),
-        ACTIVITY_STREAM => ("GET, HEAD", get(method, ApiCall::ActivityStream)),
-        "/v1/status" => ("GET, HEAD", get(method, ApiCall::Status)),
-        "/" if matches!(*method, Method::GET | Method::HEAD) => ("GET, HEAD", Some(ApiCall::Root)),
-        "/console" => ("GET, HEAD", get(method, ApiCall::ConsoleRedirect)),
-        "/v1/console/code" => ("POST", post(method, ApiCall::MakeCode)),
-        "/v1/console/session" => (
-            "DELETE, GET, HEAD, POST",
-            match *method {
-                Method::GET | Method::HEAD => Some(ApiCall::ShowSession),
-                Method::POST => Some(ApiCall::OpenSession),
-                Method::DELETE => Some(ApiCall::EndSession),
-                _ => None,
-            },
-        ),
-        "/healthz" => ("GET, HEAD", get(method, ApiCall::Health)),
-        "/readyz" => ("GET, HEAD", get(method, ApiCall::Readiness)),
-        "/metrics" => ("GET, HEAD", get(method, ApiCall::Metrics)),
-        "/openapi.json" => ("GET, HEAD", get(method, ApiCall::OpenApi)),
-        _ => {
-            if let Some(id) = below("/v1/rules/", path) {
-                let call = match *method {
-                    Method::GET | Method::HEAD => Some(ApiCall::GetRule(id)),
-                    Method::PUT => Some(ApiCall::PutRule(id)),
-                    Method::DELETE => Some(ApiCall::DeleteRule(id)),
-                    _ => None,
-                };
-                ("DELETE, GET, HEAD, PUT", call)
-            } else if let Some(id) = keys_of(path) {
-                ("GET, HEAD", get(method, ApiCall::RuleKeys(id)))
-            } else if let Some(version) = below("/v1/rules/history/", path) {
-                ("GET, HEAD", get(method, ApiCall::RulesVersion(version)))
-            } else if let Some(id) = of_rule(path, "/validate") {
-                ("POST", post(method, ApiCall::ValidateRule(id)))
-            } else if let Some(id) = overrides_of(path) {
-                let call = match *method {
-                    Method::GET | Method::HEAD => Some(ApiCall::ListOverridesOf(id)),
-                    Method::POST => Some(ApiCall::PutOverride(id)),
-                    _ => None,
-                };
-                ("GET, HEAD, POST", call)
-            } else if let Some((id, key)) = override_of(path) {
-                let call = ApiCall::DeleteOverride(id, key);
-                ("DELETE", (*method == Method::DELETE).then_some(call))
-            } else if let Some(id) = below("/v1/leases/", path) {
-                let call = match *method {
-                    Method::DELETE => Some(ApiCall::ReleaseLease(id)),
-                    Method::PUT => Some(ApiCall::RenewLease(id)),
-                    _ => None,
-                };
-                ("DELETE, PUT", call)
-            } else if let Some(file) = path.strip_prefix("/console/") {
-                ("GET, HEAD", get(method, ApiCall::ConsoleFile(file)))
-            } else {
-                return Err(no_such_call(path));
-            }
+impl ApiRoute {
+    /// The caller, if it may make this call. The only access check of the API.
+    pub(super) fn admit(&self, access: &Access, parts: &Parts) -> Result<Caller, HttpProblem> {
+        access.may_call(self.scope, parts)
+    }
+
+    /// Whether it is answered only where there is a console.
+    pub(super) fn is_of_console(&self) -> bool {
+        self.path.starts_with("/console") || self.path.starts_with("/v1/console/")
+    }
+
+    fn answers(&self, method: &Method) -> bool {
+        let method = match *method {
+            Method::HEAD => "GET",
+            _ => method.as_str(),
+        };
+        self.method == ANY || self.method == method
+    }
+}
+
+/// The route of a call, and what the `{…}` of its path stand for.
+pub(super) fn find<'p>(
+    method: &Method,
+    path: &'p str,
+) -> Result<(&'static ApiRoute, [&'p str; 2]), HttpProblem> {
+    // In front of the table, because it is called for each request of a client.
+    if path == CHECK.path && *method == Method::POST {
+        return Ok((&CHECK, [""; 2]));
+    }
+    let matching = |route: &ApiRoute| Some((route.path, names(route.path, path)?));
+    let found = ROUTES.iter().find_map(matching);
+    let (pattern, names) = found.ok_or_else(|| no_such_call(path))?;
+    let same_path = ROUTES.iter().filter(|route| route.path == pattern);
+    match same_path.clone().find(|route| route.answers(method)) {
+        Some(route) => Ok((route, names)),
+        None => Err(HttpProblem::method_not_allowed(
+            method,
+            path,
+            &allowed(same_path),
+        )),
+    }
+}
+
+/// The methods of routes, as in `Allow`.
+fn allowed<'r>(routes: impl Iterator<Item = &'r ApiRoute>) -> String {
+    let mut methods: Vec<&str> = routes.map(|route| route.method).collect();
+    if methods.contains(&"GET") {
+        methods.push("HEAD");
+    }
+    methods.sort_unstable();
+    methods.join(", ")
+}
+
+/// What the `{…}` of a pattern stand for in a path that matches it.
+fn names<'p>(pattern: &str, path: &'p str) -> Option<[&'p str; 2]> {
+    let mut names = [""; 2];
+    let (mut pattern, mut path) = (pattern, path);
+    for name in &mut names {
+        let Some((before, rest)) = pattern.split_once('{') else {
+            break;
+        };
+        let (kind, after) = rest.split_once('}')?;
+        path = path.strip_prefix(before)?;
+        let is_rest = kind.ends_with('*');
+        let length = path.find('/').filter(|_| !is_rest).unwrap_or(path.len());
+        if length == 0 && !is_rest {
+            return None;
         }
-    };
-    call.ok_or_else(|| HttpProblem::method_not_allowed(method, path, allowed))
+        (*name, path) = path.split_at(length);
+        pattern = after;
+    }
+    (path == pattern).then_some(names)
 }
 
 pub(super) fn no_such_call(path: &str) -> HttpProblem {
@@ -160,40 +205,5 @@ pub(super) fn no_such_call(path: &str) -> HttpProblem {
     ))
 }
 
-fn get<'p>(method: &Method, call: ApiCall<'p>) -> Option<ApiCall<'p>> {
-    matches!(*method, Method::GET | Method::HEAD).then_some(call)
-}
-
-fn post<'p>(method: &Method, call: ApiCall<'p>) -> Option<ApiCall<'p>> {
-    (*method == Method::POST).then_some(call)
-}
-
-/// The id of the rule that a call about one rule names.
-fn of_rule<'p>(path: &'p str, call: &str) -> Option<&'p str> {
-    let rest = path.strip_suffix(call)?;
-    below("/v1/rules/", rest).filter(|id| *id != "history")
-}
-
-/// The rule whose temporary overrides are meant.
-fn overrides_of(path: &str) -> Option<&str> {
-    below("/v1/rules/", path.strip_suffix("/overrides")?)
-}
-
-/// The rule and the key of one temporary override, still percent-encoded.
-fn override_of(path: &str) -> Option<(&str, &str)> {
-    let (of, key) = path.rsplit_once('/')?;
-    let id = overrides_of(of)?;
-    (!key.is_empty()).then_some((id, key))
-}
-
-/// The one segment below a prefix.
-fn below<'p>(prefix: &str, path: &'p str) -> Option<&'p str> {
-    let rest = path.strip_prefix(prefix)?;
-    (!rest.is_empty() && !rest.contains('/')).then_some(rest)
-}
-
-/// The rule in `/v1/rules/{id}/keys`.
-fn keys_of(path: &str) -> Option<&str> {
-    let id = path.strip_prefix("/v1/rules/")?.strip_suffix("/keys")?;
-    (!id.is_empty() && !id.contains('/')).then_some(id)
-}
+#[cfg(test)]
+mod tests;

@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use http::header::{ETAG, IF_MATCH, IF_NONE_MATCH, LOCATION};
-use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use hyper::body::Incoming;
 use serde_json::json;
 use tidegate::document::{Entry, Node, Place, Problems, Scalar, ScalarKind, Spot, Value};
 use tidegate::rules::{Rule, RuleSet};
 
+use super::body::CallBody;
+use super::call::ApiCall;
 use super::conditional::unless_known;
 use super::query::parameters;
 use super::{body, json};
@@ -22,11 +22,11 @@ use crate::server::Server;
 const SHORT: usize = 64 << 10;
 const WORST_CASE: &str = "worst_case";
 
-pub(super) fn list(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
-    server.access.may_read(parts)?;
-    let [] = parameters(parts, [])?;
+pub(super) fn list(call: &ApiCall) -> Result<ApiReply, HttpProblem> {
+    let [] = parameters(&call.parts, [])?;
+    let server = &call.api.server;
     super::need_rules(server)?;
-    Ok(unless_known(&parts.headers, whole_set(server)))
+    Ok(unless_known(&call.parts.headers, whole_set(server)))
 }
 
 /// The version that a body is based on, so that a body that was read can be sent back.
@@ -66,13 +66,13 @@ pub(super) fn whole_set(server: &Server) -> ApiReply {
     )
 }
 
-pub(super) fn get(server: &Server, parts: &Parts, id: &str) -> Result<ApiReply, HttpProblem> {
-    server.access.may_read(parts)?;
-    let [] = parameters(parts, [])?;
+pub(super) fn get(call: &ApiCall) -> Result<ApiReply, HttpProblem> {
+    let [] = parameters(&call.parts, [])?;
+    let (server, [id, _]) = (&call.api.server, &call.names);
     super::need_rules(server)?;
     let rules = server.gate.rules();
     let rule = rules.get(id).ok_or_else(|| no_such_rule(id))?;
-    Ok(unless_known(&parts.headers, one(StatusCode::OK, &rule)))
+    Ok(unless_known(&call.parts.headers, one(StatusCode::OK, &rule)))
 }
 
 fn one(status: StatusCode, rule: &Rule) -> ApiReply {
@@ -97,13 +97,9 @@ pub(super) fn drop_computed(rule: &mut Node) {
     }
 }
 
-pub(super) async fn replace(
-    server: &Arc<Server>,
-    parts: &Parts,
-    body: Incoming,
-) -> Result<ApiReply, HttpProblem> {
-    let caller = server.access.may_write(parts)?;
-    let reading = read_document(server, body, |server, mut document| {
+pub(super) async fn replace(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let server = &call.api.server;
+    let reading = read_document(server, call.body, |server, mut document| {
         let version = take_version(&mut document)?;
         rules_in(&mut document).iter_mut().for_each(drop_computed);
         let given = rules_of(&document)?;
@@ -117,63 +113,40 @@ pub(super) async fn replace(
     let (rules, version) = reading.await?;
     let expected = Expected {
         version,
-        ..expected(&parts.headers)?
+        ..expected(&call.parts.headers)?
     };
-    change(
-        server,
-        expected,
-        &caller.name,
-        RuleChange::ReplaceAll(Box::new(rules)),
-    )
-    .await?;
+    let replacing = RuleChange::ReplaceAll(Box::new(rules));
+    change(server, expected, &call.caller.name, replacing).await?;
     Ok(whole_set(server))
 }
 
-pub(super) async fn create(
-    server: &Arc<Server>,
-    parts: &Parts,
-    body: Incoming,
-) -> Result<ApiReply, HttpProblem> {
-    let caller = server.access.may_write(parts)?;
-    let reading = read_document(server, body, read_rule);
-    let rule = Arc::new(reading.await?);
-    change(
-        server,
-        expected(&parts.headers)?,
-        &caller.name,
-        RuleChange::Create(Arc::clone(&rule)),
-    )
-    .await?;
+pub(super) async fn create(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let server = &call.api.server;
+    let rule = Arc::new(read_document(server, call.body, read_rule).await?);
+    let expected = expected(&call.parts.headers)?;
+    let creating = RuleChange::Create(Arc::clone(&rule));
+    change(server, expected, &call.caller.name, creating).await?;
     Ok(created(&rule))
 }
 
-pub(super) async fn put(
-    server: &Arc<Server>,
-    parts: &Parts,
-    id: &str,
-    body: Incoming,
-) -> Result<ApiReply, HttpProblem> {
-    let caller = server.access.may_write(parts)?;
-    let name = id.to_owned();
-    let reading = read_document(server, body, move |server, mut document| {
+pub(super) async fn put(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let (server, [id, _]) = (&call.api.server, &call.names);
+    let name = id.clone();
+    let reading = read_document(server, call.body, move |server, mut document| {
         name_if_nameless(&mut document, &name);
         read_rule(server, document)
     });
     let rule = Arc::new(reading.await?);
-    if rule.id() != id {
+    if rule.id() != id.as_str() {
         let detail = format!(
             "the path names rule `{id}` and the body `{}`; make them the same",
             rule.id()
         );
         return Err(HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
     }
-    let changed = change(
-        server,
-        expected(&parts.headers)?,
-        &caller.name,
-        RuleChange::Put(Arc::clone(&rule)),
-    )
-    .await?;
+    let expected = expected(&call.parts.headers)?;
+    let putting = RuleChange::Put(Arc::clone(&rule));
+    let changed = change(server, expected, &call.caller.name, putting).await?;
     Ok(if changed.is_created {
         created(&rule)
     } else {
@@ -255,33 +228,25 @@ fn created(rule: &Rule) -> ApiReply {
     with_header(reply, LOCATION, &format!("/v1/rules/{}", rule.id()))
 }
 
-pub(super) async fn delete(
-    server: &Arc<Server>,
-    parts: &Parts,
-    id: &str,
-) -> Result<ApiReply, HttpProblem> {
-    let caller = server.access.may_write(parts)?;
+pub(super) async fn delete(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let (server, [id, _]) = (&call.api.server, &call.names);
     let is_own = server.book.file().is_none() && !server.book.is_shared();
     if is_own && server.gate.rules().get(id).is_none() {
         return Err(no_such_rule(id));
     }
-    change(
-        server,
-        expected(&parts.headers)?,
-        &caller.name,
-        RuleChange::Delete(id.to_owned()),
-    )
-    .await?;
+    let expected = expected(&call.parts.headers)?;
+    let deleting = RuleChange::Delete(id.clone());
+    change(server, expected, &call.caller.name, deleting).await?;
     Ok(super::no_content())
 }
 
 /// Reads a body as a document, and what it says: a long one on a thread that may block.
 async fn read_document<T: Send + 'static>(
     server: &Arc<Server>,
-    body: Incoming,
+    body: CallBody,
     read: impl FnOnce(&Server, Node) -> Result<T, HttpProblem> + Send + 'static,
 ) -> Result<T, HttpProblem> {
-    let body = body::read(body, body::LARGE, &server.bodies.operators).await?;
+    let body = body.read(&server.bodies).await?;
     if body.len() <= SHORT {
         return read(server, body::document(&body)?);
     }

@@ -1,24 +1,23 @@
 //! `GET /v1/status`: the state of this server, for people and their tools.
 
 use http::StatusCode;
-use http::request::Parts;
 use serde_json::{Value, json};
 use tidegate::store::SharedStore;
 use tidegate::{MemoryStore, Micros, Store as _, Timestamp};
 use tidegate_listen::clock::Stopwatch;
 use tidegate_redis::{Breaker, Health, RedisStore};
 
+use super::call::ApiCall;
 use super::probes::{self, Readiness};
 use super::query::parameters;
 use crate::kept_counters::SnapshotState;
 use crate::problem::{ApiReply, HttpProblem};
 use crate::seconds::decimal_seconds;
-use crate::server::Server;
 
 /// Answers with the state of this server. What does not apply to its store is null.
-pub(super) async fn status(server: &Server, parts: &Parts) -> Result<ApiReply, HttpProblem> {
-    server.access.may_read(parts)?;
-    let [] = parameters(parts, [])?;
+pub(super) async fn status(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let [] = parameters(&call.parts, [])?;
+    let server = &call.api.server;
     let asked = Stopwatch::start();
     let readiness = Readiness::of(server).await;
     let latency = asked.elapsed();

@@ -1,16 +1,13 @@
 //! `POST /v1/rules/{id}/validate`: what is wrong with the text of a rule, and where. Nothing changes.
 
-use std::sync::Arc;
-
 use http::StatusCode;
-use http::request::Parts;
-use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tidegate::document::{self, Node, Place, Problem, Problems, Severity, Source, write_yaml};
 use tidegate::rules::Rule;
 use tidegate::{Clock as _, SystemClock};
 
+use super::call::ApiCall;
 use super::query::parameters;
 use super::rules::{answered, drop_computed, name_if_nameless};
 use super::{body, json};
@@ -24,18 +21,12 @@ struct RuleText {
     text: String,
 }
 
-pub(super) async fn validate(
-    server: &Arc<Server>,
-    parts: &Parts,
-    id: &str,
-    body: Incoming,
-) -> Result<ApiReply, HttpProblem> {
-    server.access.may_read(parts)?;
-    let [] = parameters(parts, [])?;
-    Rule::check_id(id)
+pub(super) async fn validate(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let [] = parameters(&call.parts, [])?;
+    let (server, [id, _]) = (&call.api.server, call.names);
+    Rule::check_id(&id)
         .map_err(|problem| HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, problem))?;
-    let body = body::read(body, body::SMALL, &server.bodies.operators).await?;
-    let id = id.to_owned();
+    let body = call.body.read(&server.bodies).await?;
     // The body counts as held until its turn has come.
     let reading = server.read_document(move |server| {
         let RuleText { text } = body::parse(&body)?;

@@ -168,7 +168,7 @@ impl Session {
             peer: self.peer,
             secret: Some(secret),
         };
-        let opened = self.server.access.may_check_with(&asked);
+        let opened = self.server.access.check_token(&asked);
         self.failed += u32::from(opened.is_err());
         match opened {
             Ok(()) => self.may_ask = true,

@@ -1,0 +1,218 @@
+//! The table of routes: paths, methods, and who may make which call.
+
+use tidegate_testkit_server::{InProcessServer, TestFolder};
+
+use super::*;
+
+/// The route of a call as `METHOD pattern`, with what its `{…}` stand for; else the status.
+fn found<'p>(method: &str, path: &'p str) -> Result<(String, [&'p str; 2]), u16> {
+    match find(&method.parse().unwrap(), path) {
+        Ok((route, names)) => Ok((format!("{} {}", route.method, route.path), names)),
+        Err(problem) => Err(problem.reply().status().as_u16()),
+    }
+}
+
+#[test]
+fn paths_by_hand() {
+    #[rustfmt::skip]
+    let table = [
+        ("POST",    "/v1/check",                        Ok(("POST /v1/check", ["", ""]))),
+        ("PURGE",   "/v1/authorize",                    Ok(("any /v1/authorize", ["", ""]))),
+        ("HEAD",    "/v1/rules",                        Ok(("GET /v1/rules", ["", ""]))),
+        ("GET",     "/v1/rules/history",                Ok(("GET /v1/rules/history", ["", ""]))),
+        ("GET",     "/v1/rules/historic",               Ok(("GET /v1/rules/{id}", ["historic", ""]))),
+        ("GET",     "/v1/rules/history/7",              Ok(("GET /v1/rules/history/{version}", ["7", ""]))),
+        ("GET",     "/v1/rules/history/keys",           Ok(("GET /v1/rules/{id}/keys", ["history", ""]))),
+        ("GET",     "/v1/rules/history/overrides",      Ok(("GET /v1/rules/history/{version}", ["overrides", ""]))),
+        ("POST",    "/v1/rules/a%2Fb/validate",         Ok(("POST /v1/rules/{id}/validate", ["a%2Fb", ""]))),
+        ("DELETE",  "/v1/rules/a/overrides/b",          Ok(("DELETE /v1/rules/{id}/overrides/{key}", ["a", "b"]))),
+        ("PUT",     "/v1/leases/1-1-1",                 Ok(("PUT /v1/leases/{id}", ["1-1-1", ""]))),
+        ("GET",     "/console/",                        Ok(("GET /console/{file*}", ["", ""]))),
+        ("GET",     "/console/pages/a.js",              Ok(("GET /console/{file*}", ["pages/a.js", ""]))),
+        ("POST",    "/",                                Ok(("any /", ["", ""]))),
+        ("GET",     "",                                 Err(404)),
+        ("GET",     "/v1/rules/",                       Err(404)),
+        ("GET",     "/v1/rules/a/",                     Err(404)),
+        ("GET",     "/v1/rules//keys",                  Err(404)),
+        ("GET",     "/v1/rules/a/b/keys",               Err(404)),
+        ("DELETE",  "/v1/rules/a/overrides/",           Err(404)),
+        ("DELETE",  "/v1/rules/a/overrides/b/c",        Err(404)),
+        ("GET",     "/v1/check/",                       Err(404)),
+        ("GET",     "/V1/rules",                        Err(404)),
+        ("GET",     "/consoles",                        Err(404)),
+        ("GET",     "/v1/check",                        Err(405)),
+        ("DELETE",  "/v1/rules/diff",                   Err(405)),
+        ("POST",    "/v1/rules/a",                      Err(405)),
+    ];
+    for (method, path, expected) in table {
+        let expected = expected.map(|(route, names)| (route.to_owned(), names));
+        assert_eq!(found(method, path), expected, "{method} {path}");
+    }
+}
+
+#[test]
+fn a_call_with_another_method_is_told_those_that_there_are() {
+    #[rustfmt::skip]
+    let table = [
+        ("/v1/check",               "POST"),
+        ("/v1/rules",               "GET, HEAD, POST, PUT"),
+        ("/v1/rules/diff",          "GET, HEAD"),
+        ("/v1/rules/rollback",      "POST"),
+        ("/v1/rules/a",             "DELETE, GET, HEAD, PUT"),
+        ("/v1/rules/a/overrides",   "GET, HEAD, POST"),
+        ("/v1/leases/a",            "DELETE, PUT"),
+        ("/v1/console/session",     "DELETE, GET, HEAD, POST"),
+        ("/console/a",              "GET, HEAD"),
+    ];
+    for (path, allowed) in table {
+        let reply = find(&Method::PATCH, path).err().unwrap().reply();
+        assert_eq!(reply.status(), 405, "{path}");
+        assert_eq!(reply.headers()["allow"], allowed, "{path}");
+    }
+}
+
+#[test]
+fn no_route_hides_another() {
+    for route in &ROUTES {
+        let method = if route.method == ANY {
+            "GET"
+        } else {
+            route.method
+        };
+        let expected = format!("{} {}", route.method, route.path);
+        assert_eq!(found(method, &path_of(route)).unwrap().0, expected);
+    }
+}
+
+/// Who may make a call, by the contract. A call that is not listed reads or changes something of the server.
+fn contracted(route: &ApiRoute) -> CallScope {
+    match (route.method, route.path) {
+        (_, "/v1/authorize" | "/healthz" | "/readyz" | "/metrics" | "/openapi.json") => Open,
+        (_, "/" | "/console" | "/console/{file*}") | ("POST", "/v1/console/session") => Open,
+        (_, "/v1/check" | "/v1/check/batch" | "/v1/leases/{id}") => Check,
+        (_, "/v1/feedback") => Feedback,
+        (_, "/v1/console/session") => AnyToken,
+        ("POST", "/v1/explain" | "/v1/rules/{id}/validate" | "/v1/console/code") => Read,
+        ("GET", _) => Read,
+        _ => Write,
+    }
+}
+
+/// A path of the route, about things that do not exist.
+fn path_of(route: &ApiRoute) -> String {
+    let named = route
+        .path
+        .replace("{version}", "77")
+        .replace("{file*}", "x");
+    named.replace("{id}", "x").replace("{key}", "x")
+}
+
+/// The status with which a caller is refused; `None` if it is answered, whatever the answer is.
+fn refusal(server: &InProcessServer, route: &ApiRoute, headers: &[(&str, &str)]) -> Option<u16> {
+    let method = if route.method == ANY {
+        "GET"
+    } else {
+        route.method
+    };
+    let body = if matches!(method, "POST" | "PUT") {
+        "{}"
+    } else {
+        ""
+    };
+    let call = format!("{method} {}", path_of(route));
+    let status = server.ask_with(&call, headers, body).status;
+    assert!(status < 500, "{call}: {status}");
+    matches!(status, 401 | 403).then_some(status)
+}
+
+fn bearer(secret: &str) -> String {
+    format!("Bearer {secret}")
+}
+
+/// A new session of the console, as a token.
+fn session(server: &InProcessServer, token: &str) -> String {
+    let authorization = [("authorization", token)];
+    let code = server.ask_with("POST /v1/console/code", &authorization, "{}");
+    let code = code.with_status(200).json()["code"].to_string();
+    let opened = server.ask("POST /v1/console/session", &format!("{{\"code\": {code}}}"));
+    bearer(opened.with_status(200).json()["token"].as_str().unwrap())
+}
+
+#[test]
+fn every_call_is_answered_only_for_the_scope_that_it_needs() {
+    let place = TestFolder::new();
+    let config = "
+open_authorize: true
+tokens:
+  - {name: reader, token_env: READER, scopes: [read]}
+  - {name: writer, token_env: WRITER, scopes: [write]}
+  - {name: checker, token_env: CHECKER, scopes: [check]}
+";
+    place.write("tidegate.yaml", config);
+    let secrets = [
+        "secret-of-the-reader",
+        "secret-of-the-writer",
+        "secret-of-the-checker",
+    ];
+    let [reader, writer, checker] = secrets;
+    let environment = [("READER", reader), ("WRITER", writer), ("CHECKER", checker)];
+    let server = place.serve_with(&["--config", "tidegate.yaml"], &environment);
+    let [reader, writer, checker] = secrets.map(bearer);
+    for route in &ROUTES {
+        let name = format!("{} {}", route.method, route.path);
+        let scope = contracted(route);
+        assert_eq!(route.scope, scope, "{name}");
+        let refused =
+            |authorization: &str| refusal(&server, route, &[("authorization", authorization)]);
+        let unless = |is_allowed: bool| (!is_allowed).then_some(403);
+        let (is_open, is_any) = (scope == Open, matches!(scope, Open | AnyToken));
+        let is_check = matches!(scope, Check | Feedback);
+        let (is_read, is_write) = (scope == Read, scope == Write);
+        let without = (!is_open).then_some(401);
+        assert_eq!(refusal(&server, route, &[]), without, "{name}");
+        assert_eq!(refused("Bearer unknown"), without, "{name}");
+        assert_eq!(refused(&reader), unless(is_any || is_read), "{name}");
+        let may_write = is_any || is_read || is_write;
+        assert_eq!(refused(&writer), unless(may_write), "{name}");
+        assert_eq!(refused(&checker), unless(is_any || is_check), "{name}");
+        // A session may do what its token may, but make another session.
+        let is_code = route.path == "/v1/console/code";
+        for (token, may) in [(&reader, is_any || is_read), (&writer, may_write)] {
+            let session = session(&server, token);
+            assert_eq!(refused(&session), unless(may && !is_code), "{name}");
+        }
+    }
+}
+
+#[test]
+fn without_tokens_the_generated_one_opens_what_checks_do_not() {
+    let place = TestFolder::new();
+    let server = place.serve(&[]);
+    let made = bearer(server.token.as_ref().unwrap());
+    for route in &ROUTES {
+        let name = format!("{} {}", route.method, route.path);
+        let is_open = matches!(contracted(route), Open | Check);
+        let without = (!is_open).then_some(401);
+        assert_eq!(
+            refusal(&server, route, &[("authorization", "")]),
+            without,
+            "{name}"
+        );
+        assert_eq!(
+            refusal(&server, route, &[("authorization", &made)]),
+            None,
+            "{name}"
+        );
+        // Nor may a page of another site call it with the token.
+        let page = [
+            ("authorization", made.as_str()),
+            ("sec-fetch-site", "cross-site"),
+        ];
+        let is_refused = contracted(route) != Open;
+        assert_eq!(
+            refusal(&server, route, &page),
+            is_refused.then_some(403),
+            "{name}"
+        );
+    }
+}
