@@ -4,15 +4,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Clock as _, Store as _, SystemClock};
+use tidegate::{Clock as _, Gate, Store as _, SystemClock};
+use tidegate_identity::Identity;
 use tidegate_listen::{Tls, freed_connections};
 use tokio::time::MissedTickBehavior;
 
+use crate::activity::ServerActivity;
+use crate::admin::Admin;
 use crate::admin_token;
 use crate::handle::Handle;
 use crate::overrides::ChangedBy;
 use crate::rulebook::Reloaded;
-use crate::server::Server;
+use crate::store::AnyStore;
 use crate::token_files;
 use crate::watch::FileWatch;
 
@@ -30,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Reads the rule file again when it changes, and all files on reload. A file that lacks rules in force may be
 /// half written: it is used once it has not changed for a while.
 pub(crate) async fn follow_rules(
-    server: Arc<Server>,
+    admin: Arc<Admin>,
     mut watch: Option<FileWatch>,
     certificates: Vec<Tls>,
     handle: Handle,
@@ -54,31 +57,31 @@ pub(crate) async fn follow_rules(
                 Err(error) => tracing::error!("the certificate stays as it was: {error}"),
             }
         }
-        let server = Arc::clone(&server);
+        let admin = Arc::clone(&admin);
         if is_asked {
-            let server = Arc::clone(&server);
+            let admin = Arc::clone(&admin);
             let reload = move || {
-                server.identity.reload();
-                admin_token::reload(&server);
-                token_files::reload(&server.access, |_| true);
+                admin.decider.identity.reload();
+                admin_token::reload(&admin);
+                token_files::reload(&admin.decider.access, |_| true);
             };
             let _ = tokio::task::spawn_blocking(reload).await;
         }
         // Dropped only when the program ends.
-        let reloading = tokio::task::spawn_blocking(move || reload(&server, may_go));
+        let reloading = tokio::task::spawn_blocking(move || reload(&admin, may_go));
         is_held = reloading.await.unwrap_or(false);
     }
 }
 
 /// Reads the identity files again when one of them changes.
-pub(crate) async fn follow_clients(server: Arc<Server>, watches: Vec<FileWatch>) {
+pub(crate) async fn follow_clients(identity: Arc<Identity>, watches: Vec<FileWatch>) {
     let following = watches.into_iter().map(|mut watch| {
-        let server = Arc::clone(&server);
+        let identity = Arc::clone(&identity);
         async move {
             loop {
                 watch.changed().await;
-                let server = Arc::clone(&server);
-                let _ = tokio::task::spawn_blocking(move || server.identity.reload()).await;
+                let identity = Arc::clone(&identity);
+                let _ = tokio::task::spawn_blocking(move || identity.reload()).await;
             }
         }
     });
@@ -123,8 +126,8 @@ async fn look_now(watch: &mut Option<FileWatch>) -> bool {
 }
 
 /// Whether the file is held back because it lacks rules that may not be removed yet.
-fn reload(server: &Server, may_go: bool) -> bool {
-    match server.book.reload(&server.gate, may_go) {
+fn reload(admin: &Admin, may_go: bool) -> bool {
+    match admin.book.reload(&admin.gate, may_go) {
         Ok(Reloaded::Held { removed }) => {
             tracing::info!(
                 missing = removed.join(", "),
@@ -158,7 +161,7 @@ fn reload(server: &Server, may_go: bool) -> bool {
                 changes = changes.join(", "),
                 "the rules were reloaded"
             );
-            server.book.log_warnings(&problems);
+            admin.book.log_warnings(&problems);
         }
         Err(error) => tracing::error!("the rules stay as they were: {}", error.brief()),
     }
@@ -190,29 +193,32 @@ pub(crate) async fn return_memory() {
 }
 
 /// Reads the counters of rules into live activity at each full second.
-pub(crate) async fn sample_activity(server: Arc<Server>) {
-    let Some(activity) = &server.activity else {
+pub(crate) async fn sample_activity(
+    activity: Option<Arc<ServerActivity>>,
+    gate: Arc<Gate<AnyStore>>,
+) {
+    let Some(activity) = activity else {
         return;
     };
     loop {
         let micros = SystemClock.now().as_micros() % 1_000_000;
         tokio::time::sleep(Duration::from_micros(1_000_000 - micros)).await;
-        let (activity, rules) = (Arc::clone(activity), server.gate.rules());
+        let (activity, rules) = (Arc::clone(&activity), gate.rules());
         // With many rules it takes some milliseconds.
         let _ = tokio::task::spawn_blocking(move || activity.sample(&rules)).await;
     }
 }
 
 /// Removes temporary overrides that have ended, for as long as the server runs. Decisions go by their time.
-pub(crate) async fn remove_ended_overrides(server: Arc<Server>) {
+pub(crate) async fn remove_ended_overrides(admin: Arc<Admin>) {
     loop {
         tokio::time::sleep(REMOVE_EVERY).await;
         let changed = ChangedBy {
             by: String::new(),
             at: SystemClock.now(),
-            version: server.book.version(),
+            version: admin.book.version(),
         };
-        let removing = server.overrides.remove_ended(&server.gate, &changed);
+        let removing = admin.overrides.remove_ended(&admin.gate, &changed);
         if let Err(error) = removing.await {
             tracing::debug!(%error, "temporary overrides that have ended could not be removed");
         }
@@ -220,8 +226,8 @@ pub(crate) async fn remove_ended_overrides(server: Arc<Server>) {
 }
 
 /// Warns once, when nine tenths of the memory for states are used.
-pub(crate) async fn watch_memory(server: Arc<Server>) {
-    let Some(store) = server.gate.store().memory() else {
+pub(crate) async fn watch_memory(gate: Arc<Gate<AnyStore>>) {
+    let Some(store) = gate.store().memory() else {
         return;
     };
     loop {
@@ -239,30 +245,33 @@ pub(crate) async fn watch_memory(server: Arc<Server>) {
 }
 
 /// Publishes live activity in Redis, if there is one.
-pub(crate) async fn publish_activity(server: Arc<Server>) {
-    if let (Some(activity), Some(redis)) = (&server.activity, server.gate.store().redis()) {
-        Arc::clone(activity).keep_publishing(redis.clone()).await;
+pub(crate) async fn publish_activity(
+    activity: Option<Arc<ServerActivity>>,
+    gate: Arc<Gate<AnyStore>>,
+) {
+    if let (Some(activity), Some(redis)) = (activity, gate.store().redis()) {
+        activity.keep_publishing(redis.clone()).await;
     }
 }
 
 /// Writes the counters of the in-memory store at their interval, for as long as the server runs.
-pub(crate) async fn keep_counters(server: Arc<Server>) {
-    let Some(kept) = &server.counters else {
+pub(crate) async fn keep_counters(admin: Arc<Admin>) {
+    let Some(kept) = &admin.counters else {
         return;
     };
     let mut pause = kept.pause_after(Duration::ZERO);
     loop {
         tokio::time::sleep(pause).await;
-        pause = kept.pause_after(write_counters(&server).await);
+        pause = kept.pause_after(write_counters(&admin).await);
     }
 }
 
 /// Writes the counters if they have changed, and waits until that is done. Returns how long it took.
-pub(crate) async fn write_counters(server: &Arc<Server>) -> Duration {
-    let server = Arc::clone(server);
+pub(crate) async fn write_counters(admin: &Arc<Admin>) -> Duration {
+    let admin = Arc::clone(admin);
     let writing = tokio::task::spawn_blocking(move || {
-        let kept = server.counters.as_ref()?;
-        let store = server.gate.store().memory()?;
+        let kept = admin.counters.as_ref()?;
+        let store = admin.gate.store().memory()?;
         Some(kept.write(store))
     });
     writing.await.ok().flatten().unwrap_or_default()
@@ -276,17 +285,16 @@ mod tests {
     use tidegate::rules::RuleSettings;
 
     use super::*;
+    use crate::admin::Opened;
     use crate::config::{Config, Overrides};
     use crate::rulebook::RuleBook;
-    use crate::server::Opened;
-    use crate::store::AnyStore;
     use crate::telemetry::ExchangeSinks;
 
     const ONE: &str = "rules:\n- {id: a, per: [], limit: 1/s}\n";
     const TWO: &str = "rules:\n- {id: a, per: [], limit: 1/s}\n- {id: b, per: [], limit: 1/s}\n";
     const THREE: &str = "rules:\n- {id: a, per: [], limit: 1/s}\n- {id: b, per: [], limit: 1/s}\n- {id: c, per: [], limit: 1/s}\n";
 
-    fn server(file: &Path) -> Arc<Server> {
+    fn admin(file: &Path) -> Arc<Admin> {
         let overrides = Overrides {
             environment: &|_| None,
             variables: Vec::new(),
@@ -299,10 +307,14 @@ mod tests {
             store: AnyStore::Memory(MemoryStore::new()),
             book,
             rules,
+            identity: Arc::default(),
+            gateway: None,
             data: None,
+            counters: None,
             sinks: ExchangeSinks::default(),
+            otlp: None,
         };
-        Arc::new(Server::new(&config, opened))
+        Arc::new(Admin::new(&config, opened))
     }
 
     async fn after(millis: u64) {
@@ -315,11 +327,11 @@ mod tests {
         let file = folder.path().join("rules.yaml");
         std::fs::write(&file, TWO).unwrap();
         let watch = FileWatch::new(&file);
-        let server = server(&file);
+        let admin = admin(&file);
         let handle = Handle::new();
-        let following = follow_rules(Arc::clone(&server), Some(watch), Vec::new(), handle.clone());
+        let following = follow_rules(Arc::clone(&admin), Some(watch), Vec::new(), handle.clone());
         let following = tokio::spawn(following);
-        let count = || server.gate.rules().len();
+        let count = || admin.gate.rules().len();
 
         // Cut for a second, and reloaded meanwhile.
         for ask in [false, true] {
@@ -334,11 +346,7 @@ mod tests {
             after(5_000).await;
             assert_eq!(count(), 2);
         }
-        assert_eq!(
-            server.book.version(),
-            1,
-            "no other rules were ever in force"
-        );
+        assert_eq!(admin.book.version(), 1, "no other rules were ever in force");
 
         // A change that only adds rules does not wait.
         std::fs::write(&file, THREE).unwrap();

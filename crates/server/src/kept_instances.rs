@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Clock, Micros, PermitId, SystemClock, Timestamp};
+use tidegate::{Clock, Gate, Micros, PermitId, SystemClock, Timestamp};
 use tidegate_redis::{KnownInstance, KnownInstances};
 
 use crate::data_dir::LockedDir;
-use crate::server::Server;
+use crate::store::AnyStore;
 
 /// The file in the data directory.
 const FILE: &str = "instances";
@@ -47,8 +47,8 @@ pub(crate) fn load(data: &LockedDir, now: Timestamp) -> KnownInstances {
 }
 
 /// Writes the known servers when they change, and from time to time while Redis answers.
-pub(crate) async fn keep(server: Arc<Server>) {
-    let (Some(data), Some(store)) = (&server.data, server.gate.store().redis()) else {
+pub(crate) async fn keep(data: Option<Arc<LockedDir>>, gate: Arc<Gate<AnyStore>>) {
+    let (Some(data), Some(store)) = (data, gate.store().redis()) else {
         return;
     };
     if !data.is_writable() {
@@ -59,7 +59,7 @@ pub(crate) async fn keep(server: Arc<Server>) {
         let (known, answers) = store.known_instances();
         if written.is_due(&known, answers) {
             let text = encode(&known, SystemClock.now());
-            let data = Arc::clone(data);
+            let data = Arc::clone(&data);
             let writing = tokio::task::spawn_blocking(move || data.write(FILE, text.as_bytes()));
             if let Ok(Err(error)) = writing.await {
                 tracing::debug!("the number of servers cannot be stored: {error}");

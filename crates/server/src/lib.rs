@@ -19,14 +19,17 @@
 
 mod access;
 mod activity;
+mod admin;
 mod admin_token;
 mod body_memory;
 mod chores;
 mod condition_steps;
 pub mod config;
 pub mod data_dir;
+mod decider;
 mod digest_secret;
 mod file_descriptors;
+mod front_ends;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -39,6 +42,7 @@ mod kept_instances;
 mod listeners;
 mod memory_limit;
 mod metrics_page;
+mod open;
 mod open_streams;
 mod otlp;
 mod overrides;
@@ -49,7 +53,6 @@ pub mod rulebook;
 mod run;
 mod run_error;
 mod seconds;
-mod server;
 mod shared_rules;
 mod store;
 mod telemetry;
@@ -62,10 +65,11 @@ pub use config::{Config, Overrides};
 pub use file_descriptors::raise_descriptor_limit;
 pub use handle::Handle;
 pub use listeners::Listeners;
+pub use open::Service;
 /// The messages of OTLP, for tests.
 #[doc(hidden)]
 pub use otlp::proto as otlp_messages;
-pub use run::{Service, run};
+pub use run::run;
 pub use run_error::RunError;
 pub use telemetry::start_logs;
 /// The messages of gRPC, for tests.

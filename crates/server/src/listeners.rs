@@ -7,63 +7,40 @@ use tidegate_gateway::find_self_upstream;
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::config::Config;
+use crate::front_ends::{FRONT_ENDS, ServedFrontEnd};
 use crate::run_error::RunError;
 
 /// The sockets of a server, bound by the caller so that tests can choose port 0.
 #[derive(Debug)]
-pub struct Listeners {
-    /// HTTP.
-    pub http: TcpListener,
-    /// gRPC, if it is served.
-    pub grpc: Option<TcpListener>,
-    /// The Redis protocol, if it is served.
-    pub resp: Option<TcpListener>,
-    /// The gateway, if there is one.
-    pub gateway: Option<TcpListener>,
-}
+pub struct Listeners(Vec<(&'static ServedFrontEnd, TcpListener)>);
 
 impl Listeners {
     /// Binds the addresses of the configuration.
     pub async fn bind(config: &Config) -> Result<Self, RunError> {
-        let resp = match config.resp {
-            Some(address) => Some(bind(address, "--resp")?),
-            None => None,
-        };
-        let grpc = match config.grpc {
-            Some(address) => Some(bind(address, "--grpc")?),
-            None => None,
-        };
-        let http = bind(config.http, "--http")?;
-        let gateway = match &config.gateway {
-            Some(gateway) => Some(bind(gateway.address, "--gateway")?),
-            None => None,
-        };
-        let listeners = Self {
-            http,
-            grpc,
-            resp,
-            gateway,
-        };
+        let mut bound = Vec::new();
+        for front_end in &FRONT_ENDS {
+            if let Some(address) = (front_end.address)(config) {
+                bound.push((front_end, bind(address, front_end.flag)?));
+            }
+        }
+        let listeners = Self(bound);
         listeners.reject_self_upstream(config).await?;
         Ok(listeners)
     }
 
     /// The name and address of each front end.
     pub fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
-        let all = [
-            ("http", Some(&self.http)),
-            ("grpc", self.grpc.as_ref()),
-            ("resp", self.resp.as_ref()),
-            ("gateway", self.gateway.as_ref()),
-        ];
-        let address = |(front_end, listener): (&'static str, Option<&TcpListener>)| {
-            Some((front_end, listener?.local_addr().ok()?))
+        let address = |(front_end, listener): &(&'static ServedFrontEnd, TcpListener)| {
+            Some((front_end.name, listener.local_addr().ok()?))
         };
-        all.into_iter().filter_map(address).collect()
+        self.0.iter().filter_map(address).collect()
     }
-}
 
-impl Listeners {
+    /// The front ends that are on, each with its socket.
+    pub(crate) fn into_front_ends(self) -> Vec<(&'static ServedFrontEnd, TcpListener)> {
+        self.0
+    }
+
     /// Refuses a gateway whose upstream is this server.
     async fn reject_self_upstream(&self, config: &Config) -> Result<(), RunError> {
         let Some(gateway) = &config.gateway else {

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
+use crate::admin::Admin;
 use crate::config::Config;
 use crate::metrics_page::metrics_page;
 use crate::otlp::{self, Exporter, OtlpCounts};
 use crate::run_error::RunError;
-use crate::server::Server;
 use crate::telemetry::{AccessLog, ExchangeSinks};
 
 /// How often traces are sent.
@@ -48,7 +48,7 @@ pub(crate) fn open(config: &Config) -> Result<Recorded, RunError> {
 }
 
 /// Sends telemetry until the server ends.
-pub(crate) async fn keep_sending(server: Arc<Server>, exporter: Option<Arc<Mutex<Exporter>>>) {
+pub(crate) async fn keep_sending(admin: Arc<Admin>, exporter: Option<Arc<Mutex<Exporter>>>) {
     let Some(exporter) = exporter else { return };
     let mut turn = 0;
     loop {
@@ -56,22 +56,22 @@ pub(crate) async fn keep_sending(server: Arc<Server>, exporter: Option<Arc<Mutex
         let mut exporter = exporter.lock().await;
         exporter.send_traces().await;
         if turn % METRICS_EVERY == 0 {
-            exporter.send_metrics(&metrics_page(&server).await).await;
+            exporter.send_metrics(&metrics_page(&admin).await).await;
         }
         turn = (turn + 1) % METRICS_EVERY;
     }
 }
 
 /// Writes and sends what is left at shutdown.
-pub(crate) async fn finish(server: &Server, exporter: Option<Arc<Mutex<Exporter>>>) {
-    if let Some(log) = server.sinks.log.clone() {
+pub(crate) async fn finish(admin: &Admin, exporter: Option<Arc<Mutex<Exporter>>>) {
+    if let Some(log) = admin.sinks.log.clone() {
         let _ = tokio::task::spawn_blocking(move || log.flush(FAREWELL)).await;
     }
     let Some(exporter) = exporter else { return };
     let sending = async {
         let mut exporter = exporter.lock().await;
         exporter.send_traces().await;
-        exporter.send_metrics(&metrics_page(server).await).await;
+        exporter.send_metrics(&metrics_page(admin).await).await;
     };
     if tokio::time::timeout(FAREWELL, sending).await.is_err() {
         tracing::warn!("not all telemetry could be sent");

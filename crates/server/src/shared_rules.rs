@@ -9,16 +9,16 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Interval, MissedTickBehavior};
 
+use crate::admin::Admin;
 use crate::rulebook::{FollowError, Followed, NO_RULES};
-use crate::server::Server;
 
 /// How often the version of the rules in Redis is polled.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// Follows what is in Redis until dropped: the temporary overrides, and the rules if they are shared. Returns
 /// immediately without Redis.
-pub(crate) async fn keep_following(server: Arc<Server>) {
-    let Some(store) = server.gate.store().redis().cloned() else {
+pub(crate) async fn keep_following(admin: Arc<Admin>) {
+    let Some(store) = admin.gate.store().redis().cloned() else {
         return;
     };
     let (rules_hint, overrides_hint) = (Notify::new(), Notify::new());
@@ -27,7 +27,7 @@ pub(crate) async fn keep_following(server: Arc<Server>) {
         overrides_hint.notify_one();
     });
     let asking = async {
-        if !server.book.is_shared() {
+        if !admin.book.is_shared() {
             return;
         }
         let mut times = asking_times();
@@ -39,11 +39,11 @@ pub(crate) async fn keep_following(server: Arc<Server>) {
             if !is_hint
                 && is_sure
                 && let Ok(version) = store.rules_version().await
-                && version == server.book.version()
+                && version == admin.book.version()
             {
                 continue;
             }
-            is_sure = follow(&server).await;
+            is_sure = follow(&admin).await;
         }
     };
     let asking_overrides = async {
@@ -52,7 +52,7 @@ pub(crate) async fn keep_following(server: Arc<Server>) {
         loop {
             let is_hint = is_hint(&overrides_hint, &mut times).await;
             let is_cheap = is_sure && !is_hint;
-            is_sure = server.overrides.follow(&server.gate, is_cheap).await;
+            is_sure = admin.overrides.follow(&admin.gate, is_cheap).await;
         }
     };
     tokio::join!(hearing, asking, asking_overrides);
@@ -73,18 +73,18 @@ async fn is_hint(hint: &Notify, times: &mut Interval) -> bool {
 }
 
 /// Asks Redis once. Returns whether the rules in force are known to be those in Redis.
-pub(crate) async fn follow(server: &Server) -> bool {
-    let earlier = server.book.problem();
-    match server.book.follow(&server.gate).await {
+pub(crate) async fn follow(admin: &Admin) -> bool {
+    let earlier = admin.book.problem();
+    match admin.book.follow(&admin.gate).await {
         Ok(followed) => {
             if earlier.is_some() {
                 tracing::info!("the rules in Redis can be read again");
             }
-            tell(server, &followed);
+            tell(admin, &followed);
             true
         }
         Err(error) => {
-            let problem = server.book.problem().unwrap_or_default();
+            let problem = admin.book.problem().unwrap_or_default();
             // Logged once, not twice a second.
             match error {
                 FollowError::Store(_) if earlier.is_none() => {
@@ -99,7 +99,7 @@ pub(crate) async fn follow(server: &Server) -> bool {
     }
 }
 
-fn tell(server: &Server, followed: &Followed) {
+fn tell(admin: &Admin, followed: &Followed) {
     match followed {
         Followed::Same => {}
         Followed::None => tracing::warn!("{NO_RULES}"),
@@ -110,7 +110,7 @@ fn tell(server: &Server, followed: &Followed) {
             problems,
         } => {
             let changes = changes.join(", ");
-            if server.gate.rules().is_empty() {
+            if admin.gate.rules().is_empty() {
                 tracing::warn!(
                     version,
                     before,
@@ -127,7 +127,7 @@ fn tell(server: &Server, followed: &Followed) {
             } else {
                 tracing::info!(version, changes, "the rules in Redis are in force");
             }
-            server.book.log_warnings(problems);
+            admin.book.log_warnings(problems);
         }
         Followed::WrittenBack { version, before: 0 } => tracing::info!(
             version,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::access::Access;
 use crate::config::{token_in_file, weakness};
-use crate::server::Server;
+use crate::decider::Decider;
 use crate::watch::FileWatch;
 
 /// Watches for the files of tokens. Create them before the last read of the files before requests arrive.
@@ -25,14 +25,14 @@ pub(crate) fn watch(access: &Access) -> Vec<(PathBuf, FileWatch)> {
 }
 
 /// Reloads the tokens of a file when it changes.
-pub(crate) async fn follow(server: Arc<Server>, watches: Vec<(PathBuf, FileWatch)>) {
+pub(crate) async fn follow(decider: Arc<Decider>, watches: Vec<(PathBuf, FileWatch)>) {
     let following = watches.into_iter().map(|(file, mut watch)| {
-        let server = Arc::clone(&server);
+        let decider = Arc::clone(&decider);
         async move {
             loop {
                 watch.changed().await;
-                let (server, file) = (Arc::clone(&server), file.clone());
-                let reading = move || reload(&server.access, |other| other == file);
+                let (decider, file) = (Arc::clone(&decider), file.clone());
+                let reading = move || reload(&decider.access, |other| other == file);
                 let _ = tokio::task::spawn_blocking(reading).await;
             }
         }

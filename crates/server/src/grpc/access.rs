@@ -7,16 +7,16 @@ use tidegate_listen::Peer;
 
 use super::status::{Code, Status};
 use crate::access::{AccessRefusal, PresentedToken, UNKNOWN_TOKEN};
+use crate::decider::Decider;
 use crate::open_streams::{IN_ALL, ON_A_CONNECTION, OpenStream, OpenStreams};
-use crate::server::Server;
 
 /// Allows a call. With no token configured, every caller may.
-pub(super) fn may_check(server: &Server, parts: &Parts) -> Result<(), Status> {
-    if !server.access.wants_tokens() {
+pub(super) fn may_check(decider: &Decider, parts: &Parts) -> Result<(), Status> {
+    if !decider.access.wants_tokens() {
         return Ok(());
     }
     let asked = PresentedToken::of(parts, FrontEnd::Grpc);
-    server
+    decider
         .access
         .check_token(&asked)
         .map_err(|refused| match refused {
@@ -31,12 +31,12 @@ pub(super) fn may_check(server: &Server, parts: &Parts) -> Result<(), Status> {
 
 /// Opens a stream that needs no token. With a token it is not counted among `streams`.
 pub(super) fn open_stream(
-    server: &Server,
+    decider: &Decider,
     parts: &Parts,
     streams: &OpenStreams,
 ) -> Result<Option<OpenStream>, Status> {
-    let is_presented = server.access.wants_tokens() && parts.headers.contains_key(AUTHORIZATION);
-    if is_presented && may_check(server, parts).is_ok() {
+    let is_presented = decider.access.wants_tokens() && parts.headers.contains_key(AUTHORIZATION);
+    if is_presented && may_check(decider, parts).is_ok() {
         return Ok(None);
     }
     let Some(Peer(connection)) = parts.extensions.get() else {

@@ -1,17 +1,14 @@
 //! Dispatches a call to the service of its method.
 
-use std::sync::Arc;
-
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use hyper::body::Incoming;
-use tidegate_listen::Drain;
 
+use super::GrpcCalls;
 use super::body::GrpcBody;
 use super::status::{Code, Status};
 use super::{access, health, rate_limit, reflection};
-use crate::server::Server;
 
 pub(super) const RATE_LIMIT: &str = "envoy.service.ratelimit.v3.RateLimitService";
 pub(super) const SHOULD_RATE_LIMIT: &str =
@@ -24,29 +21,29 @@ pub(super) const REFLECTION_ALPHA: &str = "grpc.reflection.v1alpha.ServerReflect
 pub(super) const SERVICES: [&str; 4] = [RATE_LIMIT, HEALTH, REFLECTION, REFLECTION_ALPHA];
 
 pub(super) async fn dispatch(
-    server: &Arc<Server>,
-    drain: &Drain,
+    calls: &GrpcCalls,
     parts: &Parts,
     body: Incoming,
 ) -> Result<Response<GrpcBody>, Status> {
+    let GrpcCalls { decider, drain, .. } = calls;
     if let Some(refused) = not_grpc(parts) {
         return Ok(refused);
     }
     let path = parts.uri.path();
     if path == SHOULD_RATE_LIMIT {
-        return rate_limit::answer(server, parts, body).await;
+        return rate_limit::answer(decider, parts, body).await;
     }
     let method = path.strip_prefix('/').and_then(|path| path.split_once('/'));
     match method {
         // Boxed, so that the future of `ShouldRateLimit` stays small.
-        Some((HEALTH, "Check")) => Box::pin(health::check(server, body)).await,
+        Some((HEALTH, "Check")) => Box::pin(health::check(decider, body)).await,
         Some((HEALTH, "Watch")) => {
-            let open = access::open_stream(server, parts, &server.watches)?;
-            Box::pin(health::watch(server, drain, body, open)).await
+            let open = access::open_stream(decider, parts, &calls.watches)?;
+            Box::pin(health::watch(decider, drain, body, open)).await
         }
         Some((REFLECTION | REFLECTION_ALPHA, "ServerReflectionInfo")) => {
-            let open = access::open_stream(server, parts, &server.reflections)?;
-            Ok(reflection::answer(server, drain, body, open))
+            let open = access::open_stream(decider, parts, &calls.reflections)?;
+            Ok(reflection::answer(decider, drain, body, open))
         }
         _ => Err(Status::new(
             Code::Unimplemented,

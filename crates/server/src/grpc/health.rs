@@ -14,42 +14,42 @@ use super::body::GrpcBody;
 use super::call::SERVICES;
 use super::status::{Code, Status};
 use super::{message, stream};
+use crate::decider::Decider;
 use crate::open_streams::OpenStream;
-use crate::server::Server;
 
 /// How often watches look for a change.
 const EVERY: Duration = Duration::from_millis(500);
 
 /// `Check`: the current status of a service.
 pub(super) async fn check(
-    server: &Arc<Server>,
+    decider: &Arc<Decider>,
     body: Incoming,
 ) -> Result<Response<GrpcBody>, Status> {
-    let asked: HealthCheckRequest = decode(message(server, body).await?)?;
+    let asked: HealthCheckRequest = decode(message(decider, body).await?)?;
     let service = &asked.service;
     if !is_known(service) {
         let message = format!("there is no service `{service}`");
         return Err(Status::new(Code::NotFound, message));
     }
-    Ok(message::reply(&response(status(server).await)))
+    Ok(message::reply(&response(status(decider).await)))
 }
 
 /// `Watch`: the status of a service, now and at each change.
 pub(super) async fn watch(
-    server: &Arc<Server>,
+    decider: &Arc<Decider>,
     drain: &Drain,
     body: Incoming,
     open: Option<OpenStream>,
 ) -> Result<Response<GrpcBody>, Status> {
-    let asked: HealthCheckRequest = decode(message(server, body).await?)?;
+    let asked: HealthCheckRequest = decode(message(decider, body).await?)?;
     let is_known = is_known(&asked.service);
-    let (server, drain) = (Arc::clone(server), drain.clone());
+    let (decider, drain) = (Arc::clone(decider), drain.clone());
     Ok(stream::reply(move |sender| async move {
         let _open = open;
         let mut sent = None;
         loop {
             let now = if is_known {
-                status(&server).await
+                status(&decider).await
             } else {
                 ServingStatus::ServiceUnknown
             };
@@ -70,8 +70,8 @@ pub(super) async fn watch(
     }))
 }
 
-async fn message(server: &Server, body: Incoming) -> Result<Bytes, Status> {
-    let message = message::only(body, message::TINY, &server.bodies.clients).await?;
+async fn message(decider: &Decider, body: Incoming) -> Result<Bytes, Status> {
+    let message = message::only(body, message::TINY, &decider.bodies.clients).await?;
     Ok(message.bytes().clone())
 }
 
@@ -80,8 +80,8 @@ fn is_known(service: &str) -> bool {
     service.is_empty() || SERVICES.contains(&service)
 }
 
-async fn status(server: &Server) -> ServingStatus {
-    if server.is_ready().await {
+async fn status(decider: &Decider) -> ServingStatus {
+    if decider.is_ready().await {
         ServingStatus::Serving
     } else {
         ServingStatus::NotServing

@@ -24,7 +24,8 @@ use hyper::body::Incoming;
 use tidegate_listen::{Drain, ListenSettings, Peer, RoundRobin, Threads, serve_on};
 use tokio::net::TcpListener;
 
-use crate::server::Server;
+use crate::decider::Decider;
+use crate::open_streams::OpenStreams;
 use body::GrpcBody;
 
 /// How long an idle connection is kept; clients keep theirs open.
@@ -32,10 +33,19 @@ const IDLE: Duration = Duration::from_hours(1);
 /// The most concurrent calls on one connection.
 const MAX_STREAMS: u32 = 1_000;
 
+/// What all calls share.
+struct GrpcCalls {
+    decider: Arc<Decider>,
+    drain: Drain,
+    /// Streams of health and of reflection that are open without a token.
+    watches: OpenStreams,
+    reflections: OpenStreams,
+}
+
 /// Serves connections until the drain begins and the open ones have ended.
 pub(crate) async fn serve(
     listener: TcpListener,
-    server: Arc<Server>,
+    decider: Arc<Decider>,
     threads: &Threads,
     settings: ListenSettings,
     drain: Drain,
@@ -46,11 +56,14 @@ pub(crate) async fn serve(
         date: false,
         ..settings
     };
-    let service = {
-        let drain = drain.clone();
-        // Boxed, because it is moved several times before it is first polled.
-        move |request, peer| Box::pin(answer(Arc::clone(&server), drain.clone(), request, peer))
-    };
+    let calls = Arc::new(GrpcCalls {
+        decider,
+        drain: drain.clone(),
+        watches: OpenStreams::default(),
+        reflections: OpenStreams::default(),
+    });
+    // Boxed, because it is moved several times before it is first polled.
+    let service = move |request, peer| Box::pin(answer(Arc::clone(&calls), request, peer));
     let workers = threads
         .runtimes()
         .map(|runtime| (runtime.clone(), service.clone()));
@@ -60,17 +73,16 @@ pub(crate) async fn serve(
 
 /// Answers one call. Errors become a status.
 async fn answer(
-    server: Arc<Server>,
-    drain: Drain,
+    calls: Arc<GrpcCalls>,
     request: Request<Incoming>,
     peer: Peer,
 ) -> Result<Response<GrpcBody>, Infallible> {
     let (mut parts, body) = request.into_parts();
     // `ShouldRateLimit` asks for its peer only where tokens are wanted, and the extensions are two allocations.
-    if parts.uri.path() != call::SHOULD_RATE_LIMIT || server.access.wants_tokens() {
+    if parts.uri.path() != call::SHOULD_RATE_LIMIT || calls.decider.access.wants_tokens() {
         parts.extensions.insert(peer);
     }
-    let reply = match call::dispatch(&server, &drain, &parts, body).await {
+    let reply = match call::dispatch(&calls, &parts, body).await {
         Ok(reply) => reply,
         Err(status) => status.reply(),
     };

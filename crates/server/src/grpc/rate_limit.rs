@@ -14,28 +14,28 @@ use super::body::GrpcBody;
 use super::status::{Code, Status};
 use super::{access, message};
 use crate::condition_steps::{MAX_CONDITION_STEPS, condition_steps};
-use crate::server::Server;
+use crate::decider::Decider;
 
 pub(super) async fn answer(
-    server: &Arc<Server>,
+    decider: &Arc<Decider>,
     parts: &Parts,
     body: Incoming,
 ) -> Result<Response<GrpcBody>, Status> {
-    access::may_check(server, parts)?;
-    let needed = server.book.need_rules();
+    access::may_check(decider, parts)?;
+    let needed = decider.need_rules();
     needed.map_err(|problem| Status::new(Code::Unavailable, problem))?;
-    let message = message::only(body, grpc::LARGEST, &server.bodies.clients).await?;
-    if server.gate.is_immediate()
-        && let Some(reply) = answer_now(server, message.bytes())?
+    let message = message::only(body, grpc::LARGEST, &decider.bodies.clients).await?;
+    if decider.gate.is_immediate()
+        && let Some(reply) = answer_now(decider, message.bytes())?
     {
         return Ok(reply);
     }
-    Box::pin(answer_over_network(server, message.bytes())).await
+    Box::pin(answer_over_network(decider, message.bytes())).await
 }
 
 /// Decides without waiting; none with a store that may have to wait. A function and not a future: what it needs is
 /// not moved with the call.
-fn answer_now(server: &Server, message: &Bytes) -> Result<Option<Response<GrpcBody>>, Status> {
+fn answer_now(decider: &Decider, message: &Bytes) -> Result<Option<Response<GrpcBody>>, Status> {
     let decoded;
     let asked = if let Some(asked) = RateLimitCall::read(message) {
         asked
@@ -43,10 +43,10 @@ fn answer_now(server: &Server, message: &Bytes) -> Result<Option<Response<GrpcBo
         decoded = decode(message)?;
         RateLimitCall::of(&decoded)
     };
-    let rules = server.gate.rules();
+    let rules = decider.gate.rules();
     let mut parts = grpc::Parts::new();
     add_parts(&mut parts, &asked, &rules)?;
-    let deciding = server
+    let deciding = decider
         .gate
         .decide_by(rules.clone(), FrontEnd::Grpc, &parts[..]);
     let Some(receipt) = deciding.now() else {
@@ -58,19 +58,19 @@ fn answer_now(server: &Server, message: &Bytes) -> Result<Option<Response<GrpcBo
         parts: &parts,
         decisions: receipt.decisions(),
     };
-    Ok(Some(reply(server, &answer)))
+    Ok(Some(reply(decider, &answer)))
 }
 
 async fn answer_over_network(
-    server: &Server,
+    decider: &Decider,
     message: &Bytes,
 ) -> Result<Response<GrpcBody>, Status> {
     let decoded = decode(message)?;
     let asked = RateLimitCall::of(&decoded);
-    let rules = server.gate.rules();
+    let rules = decider.gate.rules();
     let mut parts = grpc::Parts::new();
     add_parts(&mut parts, &asked, &rules)?;
-    let deciding = server
+    let deciding = decider
         .gate
         .decide_by(rules.clone(), FrontEnd::Grpc, &parts[..]);
     let receipt = deciding.wait().await;
@@ -80,7 +80,7 @@ async fn answer_over_network(
         parts: &parts,
         decisions: receipt.decisions(),
     };
-    Ok(reply(server, &answer))
+    Ok(reply(decider, &answer))
 }
 
 fn decode(message: &Bytes) -> Result<RateLimitRequest, Status> {
@@ -105,6 +105,6 @@ fn add_parts<'m>(
     Ok(())
 }
 
-fn reply(server: &Server, answer: &RateLimitAnswer<'_, '_>) -> Response<GrpcBody> {
-    message::with_body(GrpcBody::message(answer.framed(server.headers)))
+fn reply(decider: &Decider, answer: &RateLimitAnswer<'_, '_>) -> Response<GrpcBody> {
+    message::with_body(GrpcBody::message(answer.framed(decider.headers)))
 }

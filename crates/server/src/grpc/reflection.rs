@@ -18,20 +18,20 @@ use super::call::SERVICES;
 use super::message::{self, Messages};
 use super::status::{Code, Status};
 use super::{schema, stream};
+use crate::decider::Decider;
 use crate::open_streams::OpenStream;
-use crate::server::Server;
 
 /// Answers a stream of requests.
 pub(super) fn answer(
-    server: &Arc<Server>,
+    decider: &Arc<Decider>,
     drain: &Drain,
     body: Incoming,
     open: Option<OpenStream>,
 ) -> Response<GrpcBody> {
-    let (server, drain) = (Arc::clone(server), drain.clone());
+    let (decider, drain) = (Arc::clone(decider), drain.clone());
     stream::reply(move |sender| async move {
         let _open = open;
-        let mut questions = Messages::of(body, message::TINY, &server.bodies.clients);
+        let mut questions = Messages::of(body, message::TINY, &decider.bodies.clients);
         loop {
             let question = tokio::select! {
                 question = questions.next() => question,

@@ -15,30 +15,30 @@ use crate::activity::{
     ActivityQuestion, AnswerParts, KeysQuestion, OtherInstance, ServerActivity, activity_json,
     keys_json, now,
 };
+use crate::admin::Admin;
 use crate::problem::{ApiReply, HttpProblem};
-use crate::server::Server;
 
 /// `GET /v1/activity`: counts over time.
 pub(super) async fn activity(call: ApiCall) -> Result<ApiReply, HttpProblem> {
-    let server = &call.api.server;
-    let activity = need_activity(server)?;
+    let admin = &call.api.admin;
+    let activity = need_activity(admin)?;
     let question = activity_question(&call.parts)?;
-    let body = current(server, activity, question).await;
+    let body = current(admin, activity, question).await;
     Ok(json(StatusCode::OK, body))
 }
 
 /// The counts up to now, as JSON.
 pub(super) async fn current(
-    server: &Server,
+    admin: &Admin,
     activity: &Arc<ServerActivity>,
     question: ActivityQuestion,
 ) -> String {
     let history = activity
         .changes
-        .of(server.book.version(), server.book.history())
+        .of(admin.book.version(), admin.book.history())
         .await;
-    let others = others(server, activity, question.is_own).await;
-    let (activity, rules) = (Arc::clone(activity), server.gate.rules());
+    let others = others(admin, activity, question.is_own).await;
+    let (activity, rules) = (Arc::clone(activity), admin.gate.rules());
     // An answer with many rules takes some milliseconds.
     let writing = tokio::task::spawn_blocking(move || {
         activity.sample(&rules);
@@ -53,21 +53,21 @@ pub(super) async fn current(
 }
 
 /// The parts of the other instances, unless only this one is asked.
-async fn others(server: &Server, activity: &ServerActivity, is_own: bool) -> Arc<[OtherInstance]> {
-    let redis = server.gate.store().redis().filter(|_| !is_own);
+async fn others(admin: &Admin, activity: &ServerActivity, is_own: bool) -> Arc<[OtherInstance]> {
+    let redis = admin.gate.store().redis().filter(|_| !is_own);
     activity.others(redis).await
 }
 
 /// `GET /v1/rules/{id}/keys`: the keys with the largest counts.
 pub(super) async fn keys(call: ApiCall) -> Result<ApiReply, HttpProblem> {
-    let (server, [id, _]) = (&call.api.server, call.names);
-    let activity = need_activity(server)?;
+    let (admin, [id, _]) = (&call.api.admin, call.names);
+    let activity = need_activity(admin)?;
     let question = keys_question(&call.parts)?;
-    if server.gate.rules().get(&id).is_none() {
-        super::need_rules(server)?;
+    if admin.gate.rules().get(&id).is_none() {
+        super::need_rules(&admin.decider)?;
         return Err(rules::no_such_rule(&id));
     }
-    let others = others(server, activity, question.is_own).await;
+    let others = others(admin, activity, question.is_own).await;
     let activity = Arc::clone(activity);
     // Many keys take some milliseconds to sort.
     let writing = tokio::task::spawn_blocking(move || {
@@ -82,8 +82,8 @@ pub(super) async fn keys(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     Ok(json(StatusCode::OK, body))
 }
 
-pub(super) fn need_activity(server: &Server) -> Result<&Arc<ServerActivity>, HttpProblem> {
-    let activity = server.activity.as_ref();
+pub(super) fn need_activity(admin: &Admin) -> Result<&Arc<ServerActivity>, HttpProblem> {
+    let activity = admin.activity.as_ref();
     activity.ok_or_else(|| {
         HttpProblem::not_found(
             "live activity is off; remove `activity: off` from the settings to have it",

@@ -14,8 +14,8 @@ use super::activity::{activity_question, current, need_activity};
 use super::api_body::ApiBody;
 use super::call::ApiCall;
 use crate::activity::{ActivityQuestion, ServerActivity};
+use crate::admin::{Admin, MOST_STREAMS};
 use crate::problem::HttpProblem;
-use crate::server::{MOST_STREAMS, Server};
 
 /// How many events may wait for a reader. One that has fallen further behind is dropped.
 const WAITING: usize = 4;
@@ -26,23 +26,23 @@ const HEARTBEAT: &[u8] = b": heartbeat\n\n";
 
 /// Opens a stream.
 pub(super) fn open(call: &ApiCall) -> Result<Response<ApiBody>, HttpProblem> {
-    let server = &call.api.server;
-    let activity = need_activity(server)?;
+    let admin = &call.api.admin;
+    let activity = need_activity(admin)?;
     let question = activity_question(&call.parts)?;
     let body = if call.parts.method == Method::HEAD {
         ApiBody::Whole(Full::default())
     } else {
-        let permit = Arc::clone(&server.streams).try_acquire_owned();
+        let permit = Arc::clone(&admin.streams).try_acquire_owned();
         let permit = permit.map_err(|_| too_many())?;
         let (sender, events) = mpsc::channel(WAITING);
-        let (server, activity) = (Arc::clone(server), Arc::clone(activity));
+        let (admin, activity) = (Arc::clone(admin), Arc::clone(activity));
         let stream = ActivityStream {
             activity,
             question,
             sender,
             _permit: permit,
         };
-        tokio::spawn(stream.run(server));
+        tokio::spawn(stream.run(admin));
         ApiBody::Events(events)
     };
     let mut reply = Response::new(body);
@@ -68,7 +68,7 @@ struct ActivityStream {
 
 impl ActivityStream {
     /// Sends an event each second until the reader is gone or too slow, or the server drains.
-    async fn run(self, server: Arc<Server>) {
+    async fn run(self, admin: Arc<Admin>) {
         let sending = async {
             let mut seconds = tokio::time::interval(Duration::from_secs(1));
             seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -77,14 +77,14 @@ impl ActivityStream {
                 if number.is_multiple_of(HEARTBEAT_EVERY) && !self.send(HEARTBEAT.into()) {
                     break;
                 }
-                if !self.send(self.event(&server).await) {
+                if !self.send(self.event(&admin).await) {
                     break;
                 }
             }
         };
         tokio::select! {
             () = sending => {}
-            () = server.drains() => {}
+            () = admin.decider.drains() => {}
             // Does not wait for the next second: the place is free for another reader.
             () = self.sender.closed() => {}
         }
@@ -96,12 +96,12 @@ impl ActivityStream {
     }
 
     /// The current event, which streams with the same question share.
-    async fn event(&self, server: &Server) -> Bytes {
+    async fn event(&self, admin: &Admin) -> Bytes {
         let events = &self.activity.events;
         if let Some(event) = events.find(&self.question) {
             return event;
         }
-        let json = current(server, &self.activity, self.question).await;
+        let json = current(admin, &self.activity, self.question).await;
         let event = Bytes::from(format!("data: {json}\n\n"));
         events.keep(self.question, event.clone());
         event

@@ -27,8 +27,8 @@ use tower::{Layer as _, Service, ServiceExt as _};
 use super::body::{self, CallBody};
 use super::original::{Original, describes_another};
 use crate::access::{AccessRefusal, PresentedToken, UNKNOWN_TOKEN};
+use crate::decider::Decider;
 use crate::problem::{ApiReply, HttpProblem};
-use crate::server::Server;
 use crate::store::AnyStore;
 use crate::untrusted_proxies;
 
@@ -75,15 +75,15 @@ impl Service<Request<()>> for Allowed {
 }
 
 impl Authorize {
-    pub(crate) fn new(server: &Arc<Server>) -> Self {
-        let [finding, describing, waiting] = [(); 3].map(|()| Arc::clone(server));
-        let limits = server
+    pub(crate) fn new(decider: &Arc<Decider>) -> Self {
+        let [finding, describing, waiting] = [(); 3].map(|()| Arc::clone(decider));
+        let limits = decider
             .limits()
-            .forwarded_header(server.identity.forwarded_header())
-            .reads_headers(server.identity.headers())
+            .forwarded_header(decider.identity.forwarded_header())
+            .reads_headers(decider.identity.headers())
             // Dropping the header here would not drop it at the proxy.
             .underscore_headers(UnderscoreHeaders::Refuse)
-            .challenges(server.identity.challenges())
+            .challenges(decider.identity.challenges())
             .front_end(FrontEnd::Authorize)
             // A proxy reads the status, whatever protocol its client speaks.
             .protocol(Protocol::Http)
@@ -111,27 +111,27 @@ impl Authorize {
     /// Answers a proxy: 200, or the status of the denial, or the `deny_status` that it asks for instead.
     pub(super) async fn answer(
         &self,
-        server: &Server,
+        decider: &Decider,
         parts: Parts,
         body: CallBody,
     ) -> Result<ApiReply, HttpProblem> {
         let deny_status = deny_status(parts.uri.query().unwrap_or_default())?;
-        let decided = match body.check_length() {
-            Ok(()) => self.decide(server, parts).await,
+        let reply = match body.check_length() {
+            Ok(()) => self.decide(decider, parts).await,
             Err(problem) => Err(problem),
         };
-        let reply = decided.unwrap_or_else(HttpProblem::reply);
+        let reply = reply.unwrap_or_else(HttpProblem::reply);
         discard(body.into_incoming()).await;
         Ok(as_asked(reply, deny_status))
     }
 
-    async fn decide(&self, server: &Server, mut parts: Parts) -> Result<ApiReply, HttpProblem> {
-        let trust = trust(server, &mut parts)?;
-        super::need_rules(server)?;
+    async fn decide(&self, decider: &Decider, mut parts: Parts) -> Result<ApiReply, HttpProblem> {
+        let trust = trust(decider, &mut parts)?;
+        super::need_rules(decider)?;
         let mut original = Original::default();
         if trust != Trust::Untrusted {
-            original = Original::of(&parts.headers, server.identity.forwarded_header())?;
-            check(server, &original)?;
+            original = Original::of(&parts.headers, decider.identity.forwarded_header())?;
+            check(decider, &original)?;
         }
         let mut request = Request::from_parts(parts, ());
         request.extensions_mut().insert(original);
@@ -147,31 +147,31 @@ impl Authorize {
 
 /// Whether the caller is trusted. One that is not and describes a client's request is refused: without what it says,
 /// most rules would apply to none of its requests. Removes its token.
-fn trust(server: &Server, parts: &mut Parts) -> Result<Trust, HttpProblem> {
+fn trust(decider: &Decider, parts: &mut Parts) -> Result<Trust, HttpProblem> {
     let token = parts.headers.remove(PROXY_TOKEN);
     let Some(peer) = peer(parts) else {
         return Err(HttpProblem::forbidden(
             "the address of the caller is not known",
         ));
     };
-    if server.identity.trusts(peer) {
+    if decider.identity.trusts(peer) {
         return Ok(Trust::ByAddress);
     }
     let mut about_token = String::new();
     if let Some(token) = token {
         let presented = PresentedToken::of_proxy(peer, &token);
-        match server.access.check_token(&presented) {
+        match decider.access.check_token(&presented) {
             Ok(()) => return Ok(Trust::ByToken),
             Err(AccessRefusal::OutOfScope(problem)) => about_token = format!("; {problem}"),
             Err(_) => about_token = format!("; {UNKNOWN_TOKEN}"),
         }
     }
     if describes_another(&parts.headers) {
-        server.untrusted_proxies.note(peer);
+        decider.untrusted_proxies.note(peer);
         let detail = untrusted_proxies::refusal(peer) + &about_token;
         return Err(HttpProblem::forbidden_for("untrusted_proxy", detail));
     }
-    if server.access.wants_tokens() && !server.open_authorize {
+    if decider.access.wants_tokens() && !decider.open_authorize {
         let peer = canonical(peer);
         let detail = format!(
             "`{peer}` is not a trusted proxy: add this address to `trusted_proxies`, send `X-Tidegate-Token`, or set `open_authorize`{about_token}"
@@ -200,7 +200,7 @@ fn as_asked(mut reply: ApiReply, deny_status: Option<StatusCode>) -> ApiReply {
 
 /// Replaces the proxy's own request by the one that it asks about.
 fn describe<'r>(
-    server: &Server,
+    decider: &Decider,
     question: &'r Parts,
     attributes: &mut Attributes<'r>,
 ) -> Result<(), AttributeError> {
@@ -212,21 +212,21 @@ fn describe<'r>(
     attributes.set("method", of(|original| &original.method))?;
     attributes.set("host", of(|original| &original.host))?;
     // The proxy forwards the path unchanged.
-    let slashes = server.encoded_slashes.unwrap_or_default();
+    let slashes = decider.encoded_slashes.unwrap_or_default();
     attributes.set_raw_path(of(|original| &original.path), slashes)?;
     let query = original.and_then(|original| original.query.as_deref());
-    server
+    decider
         .identity
         .describe(&question.headers, query, attributes)
 }
 
 /// Refuses requests that servers read differently, and those that would escape a rule.
-fn check(server: &Server, original: &Original) -> Result<(), HttpProblem> {
+fn check(decider: &Decider, original: &Original) -> Result<(), HttpProblem> {
     let path = original.path.as_deref().unwrap_or_default();
-    if server.encoded_slashes.is_none() && has_hidden_slash(path) {
+    if decider.encoded_slashes.is_none() && has_hidden_slash(path) {
         return Err(HttpProblem::hidden_slash());
     }
-    if original.host.is_none() && server.gate.rules().reads_host() {
+    if original.host.is_none() && decider.gate.rules().reads_host() {
         return Err(HttpProblem::bad_request(
             "the request has no host, and a rule matches on it; the proxy must send `X-Forwarded-Host`",
         ));

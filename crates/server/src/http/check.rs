@@ -14,8 +14,8 @@ use super::call::ApiCall;
 use super::question::{Batch, CheckRequest};
 use super::{answer, body};
 use crate::condition_steps::{MAX_CONDITION_STEPS, condition_steps};
+use crate::decider::Decider;
 use crate::problem::{ApiReply, HttpProblem};
-use crate::server::Server;
 
 /// How many checks one batch may have.
 const MAX_BATCH: usize = 1_000;
@@ -24,34 +24,34 @@ const YIELD_EVERY: usize = 16;
 /// Room for the headers of a reply, with those that are added later: the map need not grow.
 const MOST_HEADERS: usize = 9;
 
-pub(super) async fn check(server: &Server, body: CallBody) -> Result<ApiReply, HttpProblem> {
-    super::need_rules(server)?;
-    let body = body.read(&server.bodies).await?;
-    match check_now(server, &body)? {
+pub(super) async fn check(decider: &Decider, body: CallBody) -> Result<ApiReply, HttpProblem> {
+    super::need_rules(decider)?;
+    let body = body.read(&decider.bodies).await?;
+    match check_now(decider, &body)? {
         Some(reply) => Ok(reply),
-        None => Box::pin(check_over_network(server, &body)).await,
+        None => Box::pin(check_over_network(decider, &body)).await,
     }
 }
 
 /// Decides without waiting; none with a store that may have to wait. A function and not a future: what it needs is
 /// not moved with the request.
-fn check_now(server: &Server, body: &[u8]) -> Result<Option<ApiReply>, HttpProblem> {
-    if !server.gate.is_immediate() {
+fn check_now(decider: &Decider, body: &[u8]) -> Result<Option<ApiReply>, HttpProblem> {
+    if !decider.gate.is_immediate() {
         return Ok(None);
     }
     let question = CheckRequest::parse(body)?;
-    let attributes = question.attributes(server.trust_timestamps)?;
-    let rules = server.gate.rules();
-    let deciding = server.gate.decide_by(rules, FrontEnd::Http, &attributes);
+    let attributes = question.attributes(decider.trust_timestamps)?;
+    let rules = decider.gate.rules();
+    let deciding = decider.gate.decide_by(rules, FrontEnd::Http, &attributes);
     let receipt = deciding.now();
-    Ok(receipt.map(|receipt| reply(server.headers, receipt.decision())))
+    Ok(receipt.map(|receipt| reply(decider.headers, receipt.decision())))
 }
 
-async fn check_over_network(server: &Server, body: &[u8]) -> Result<ApiReply, HttpProblem> {
+async fn check_over_network(decider: &Decider, body: &[u8]) -> Result<ApiReply, HttpProblem> {
     let question = CheckRequest::parse(body)?;
-    let attributes = question.attributes(server.trust_timestamps)?;
-    let decision = server.decide(&attributes, FrontEnd::Http).await;
-    Ok(reply(server.headers, &decision))
+    let attributes = question.attributes(decider.trust_timestamps)?;
+    let decision = decider.decide(&attributes, FrontEnd::Http).await;
+    Ok(reply(decider.headers, &decision))
 }
 
 fn reply(settings: HeaderSettings, decision: &Decision) -> ApiReply {
@@ -74,9 +74,9 @@ fn reply(settings: HeaderSettings, decision: &Decision) -> ApiReply {
 
 /// Every check is read before the first is decided, so that a malformed batch charges nothing.
 pub(super) async fn batch(call: ApiCall) -> Result<ApiReply, HttpProblem> {
-    let server = &call.api.server;
-    super::need_rules(server)?;
-    let body = call.body.read(&server.bodies).await?;
+    let decider = &call.api.decider;
+    super::need_rules(decider)?;
+    let body = call.body.read(&decider.bodies).await?;
     let batch: Batch<'_> = body::parse(&body)?;
     if batch.checks.len() > MAX_BATCH {
         return Err(HttpProblem::bad_request(format!(
@@ -88,10 +88,10 @@ pub(super) async fn batch(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     for (index, check) in batch.checks.iter().enumerate() {
         let part = || format!("checks[{index}]");
         let question: CheckRequest<'_> = body::parse_part(check, part)?;
-        let attributes = question.attributes(server.trust_timestamps);
+        let attributes = question.attributes(decider.trust_timestamps);
         asked.push(attributes.map_err(|error| HttpProblem::from(error).in_part(&part()))?);
     }
-    let steps = condition_steps(&server.gate.rules(), &asked);
+    let steps = condition_steps(&decider.gate.rules(), &asked);
     if steps > MAX_CONDITION_STEPS {
         return Err(HttpProblem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -109,7 +109,7 @@ pub(super) async fn batch(call: ApiCall) -> Result<ApiReply, HttpProblem> {
         if index % YIELD_EVERY == YIELD_EVERY - 1 {
             tokio::task::yield_now().await;
         }
-        let decision = server.decide(attributes, FrontEnd::Http).await;
+        let decision = decider.decide(attributes, FrontEnd::Http).await;
         answer::write(&mut out, &decision);
     }
     out.extend_from_slice(b"]}");

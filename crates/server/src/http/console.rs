@@ -16,8 +16,8 @@ use super::query::parameters;
 use super::route::no_such_call;
 use super::{body, json};
 use crate::access::{CODE_LIFETIME, Caller};
+use crate::admin::Admin;
 use crate::problem::{ApiReply, HttpProblem};
-use crate::server::Server;
 
 /// Everything is from this server, no text becomes code, and no other page may frame it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
@@ -71,7 +71,7 @@ pub(super) fn redirect_browser(call: &ApiCall) -> Result<ApiReply, HttpProblem> 
     let accepted = call.parts.headers.get_all(ACCEPT).iter();
     let mut accepted = accepted.filter_map(|accepted| accepted.to_str().ok());
     let is_read = matches!(call.parts.method, Method::GET | Method::HEAD);
-    let has_console = call.api.server.has_console;
+    let has_console = call.api.admin.has_console;
     if is_read && has_console && accepted.any(|list| list.contains("text/html")) {
         return Ok(to_the_page(StatusCode::SEE_OTHER));
     }
@@ -89,9 +89,9 @@ fn to_the_page(status: StatusCode) -> ApiReply {
 /// `POST /v1/console/code`: a code with which a page signs in as the caller.
 pub(super) async fn make_code(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let [] = parameters(&call.parts, [])?;
-    let server = &call.api.server;
-    let code = server.access.make_code(&call.parts)?;
-    call.body.read_unused(&server.bodies).await?;
+    let admin = &call.api.admin;
+    let code = admin.decider.access.make_code(&call.parts)?;
+    call.body.read_unused(&admin.decider.bodies).await?;
     let body = json!({"code": code, "expires_in": CODE_LIFETIME.ceil_seconds()});
     Ok(json(StatusCode::OK, body.to_string()))
 }
@@ -105,15 +105,15 @@ struct OpenSession {
 /// `POST /v1/console/session`: exchanges a code for a session.
 pub(super) async fn open_session(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let [] = parameters(&call.parts, [])?;
-    let server = &call.api.server;
-    let body = call.body.read(&server.bodies).await?;
+    let admin = &call.api.admin;
+    let body = call.body.read(&admin.decider.bodies).await?;
     let OpenSession { code } = body::parse(&body)?;
-    let session = server.access.open_session(&call.parts, &code)?;
+    let session = admin.decider.access.open_session(&call.parts, &code)?;
     tracing::info!(
         token = session.caller.name,
         "a session of the console was opened"
     );
-    let mut body = described(server, &session.caller);
+    let mut body = described(admin, &session.caller);
     body["token"] = json!(session.secret);
     Ok(json(StatusCode::OK, body.to_string()))
 }
@@ -121,22 +121,22 @@ pub(super) async fn open_session(call: ApiCall) -> Result<ApiReply, HttpProblem>
 /// `GET /v1/console/session`: what the caller's token allows.
 pub(super) fn show_session(call: &ApiCall) -> Result<ApiReply, HttpProblem> {
     let [] = parameters(&call.parts, [])?;
-    let body = described(&call.api.server, &call.caller);
+    let body = described(&call.api.admin, &call.caller);
     Ok(json(StatusCode::OK, body.to_string()))
 }
 
 /// `DELETE /v1/console/session`: signs out.
 pub(super) async fn end_session(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let [] = parameters(&call.parts, [])?;
-    let server = &call.api.server;
-    server.access.end_session(&call.parts);
-    call.body.read_unused(&server.bodies).await?;
+    let admin = &call.api.admin;
+    admin.decider.access.end_session(&call.parts);
+    call.body.read_unused(&admin.decider.bodies).await?;
     Ok(super::no_content())
 }
 
-fn described(server: &Server, caller: &Caller) -> Value {
+fn described(admin: &Admin, caller: &Caller) -> Value {
     let scopes: Vec<&str> = caller.scopes.iter().map(|scope| scope.name()).collect();
-    let settings = server.book.settings();
+    let settings = admin.book.settings();
     let secret: Vec<&str> = std::iter::once("api_key")
         .chain(settings.secret_attributes.iter().map(String::as_str))
         .collect();

@@ -8,25 +8,25 @@ use tidegate::{Attributes, PermitId};
 use super::body;
 use super::call::ApiCall;
 use super::question::ResetRequest;
+use crate::admin::Admin;
 use crate::problem::{ApiReply, HttpProblem};
-use crate::server::Server;
 
 /// `POST /v1/reset`: clears the usage of a client, and returns what it was.
 pub(super) async fn reset(call: ApiCall) -> Result<ApiReply, HttpProblem> {
-    let server = &call.api.server;
-    let body = call.body.read(&server.bodies).await?;
+    let admin = &call.api.admin;
+    let body = call.body.read(&admin.decider.bodies).await?;
     let reset: ResetRequest<'_> = body::parse(&body)?;
-    let attributes = match server.observer.latest_time() {
+    let attributes = match admin.decider.observer.latest_time() {
         Some(at) => &reset.attributes.0.at(at),
         None => &reset.attributes.0,
     };
-    let done = server.gate.reset(attributes, reset.rule.as_deref()).await?;
+    let done = admin.gate.reset(attributes, reset.rule.as_deref()).await?;
     for counter in &done.counters {
         let key = counter.rule.key_text(attributes).unwrap_or_default();
         tracing::info!(
             by = call.caller.name,
             rule = counter.rule.id(),
-            key = server.observer.hashed(&key),
+            key = admin.decider.observer.hashed(&key),
             limit = counter.limit,
             used = counter.used,
             "a counter was reset"
@@ -34,17 +34,17 @@ pub(super) async fn reset(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     }
     Ok(super::json(
         StatusCode::OK,
-        written(server, &done, attributes),
+        written(admin, &done, attributes),
     ))
 }
 
 /// The result of a reset, as JSON. Values are those of the caller, in the form in which they are counted; secret
 /// ones as in the tables of activity.
-fn written(server: &Server, done: &tidegate::gate::Reset, attributes: &Attributes<'_>) -> String {
+fn written(admin: &Admin, done: &tidegate::gate::Reset, attributes: &Attributes<'_>) -> String {
     let entry = |counter: &ResetCounter| {
         let values = counter.rule.key_values(attributes).into_iter();
         let key: Map<String, Value> = values
-            .map(|(name, value)| (name.to_owned(), json!(server.shown(name, &value))))
+            .map(|(name, value)| (name.to_owned(), json!(admin.shown(name, &value))))
             .collect();
         json!({
             "rule": counter.rule.id(),
@@ -62,10 +62,10 @@ fn written(server: &Server, done: &tidegate::gate::Reset, attributes: &Attribute
 
 /// `DELETE /v1/leases/{id}`: releases a lease.
 pub(super) async fn release(call: ApiCall) -> Result<ApiReply, HttpProblem> {
-    let (server, [id, _]) = (&call.api.server, &call.names);
-    call.body.read_unused(&server.bodies).await?;
+    let (decider, [id, _]) = (&call.api.decider, &call.names);
+    call.body.read_unused(&decider.bodies).await?;
     let lease = lease(id)?;
-    if server.gate.release(lease).await? {
+    if decider.gate.release(lease).await? {
         return Ok(super::no_content());
     }
     Err(unknown(id))
@@ -73,10 +73,10 @@ pub(super) async fn release(call: ApiCall) -> Result<ApiReply, HttpProblem> {
 
 /// `PUT /v1/leases/{id}`: renews a lease.
 pub(super) async fn renew(call: ApiCall) -> Result<ApiReply, HttpProblem> {
-    let (server, [id, _]) = (&call.api.server, &call.names);
-    call.body.read_unused(&server.bodies).await?;
+    let (decider, [id, _]) = (&call.api.decider, &call.names);
+    call.body.read_unused(&decider.bodies).await?;
     let lease = lease(id)?;
-    if server.gate.renew(lease).await? {
+    if decider.gate.renew(lease).await? {
         return Ok(super::no_content());
     }
     Err(unknown(id))

@@ -13,16 +13,16 @@ use super::{answer, body};
 use crate::problem::{ApiReply, HttpProblem};
 
 pub(super) async fn explain(call: ApiCall) -> Result<ApiReply, HttpProblem> {
-    let server = &call.api.server;
-    super::need_rules(server)?;
-    let body = call.body.read(&server.bodies).await?;
+    let admin = &call.api.admin;
+    super::need_rules(&admin.decider)?;
+    let body = call.body.read(&admin.decider.bodies).await?;
     let question: CheckRequest<'_> = body::parse(&body)?;
-    let attributes = question.attributes(server.trust_timestamps)?;
-    let show = |name: &str, value: &str| cut(&server.shown(name, value));
-    let explanation = server.gate.explain(&attributes, &show).await;
+    let attributes = question.attributes(admin.decider.trust_timestamps)?;
+    let show = |name: &str, value: &str| cut(&admin.shown(name, value));
+    let explanation = admin.gate.explain(&attributes, &show).await;
     Ok(super::json(
         StatusCode::OK,
-        written(&explanation, server.headers),
+        written(&explanation, admin.decider.headers),
     ))
 }
 

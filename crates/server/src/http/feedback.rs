@@ -44,9 +44,9 @@ struct Report<'b> {
 
 /// Every report is read and checked before the first counts.
 pub(super) async fn feedback(call: ApiCall) -> Result<ApiReply, HttpProblem> {
-    let server = &call.api.server;
-    super::need_rules(server)?;
-    let body = call.body.read(&server.bodies).await?;
+    let decider = &call.api.decider;
+    super::need_rules(decider)?;
+    let body = call.body.read(&decider.bodies).await?;
     let (reports, is_list) = read(&body)?;
     let mut ended = Vec::with_capacity(reports.len());
     for (index, report) in reports.iter().enumerate() {
@@ -59,7 +59,7 @@ pub(super) async fn feedback(call: ApiCall) -> Result<ApiReply, HttpProblem> {
             Err(problem) => return Err(in_list(problem, is_list, index)),
         }
     }
-    server.gate.feedback(&ended).map_err(|error| {
+    decider.gate.feedback(&ended).map_err(|error| {
         let index = error.index();
         in_list(HttpProblem::from(error), is_list, index)
     })?;

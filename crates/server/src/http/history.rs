@@ -12,6 +12,7 @@ use super::number::{parse_whole, whole};
 use super::query::parameters;
 use super::rules::{change, expected, whole_set, with_header};
 use super::{body, json};
+use crate::admin::Admin;
 use crate::data_dir::Row;
 use crate::overrides::HistoryRow;
 use crate::problem::{ApiReply, HttpProblem};
@@ -19,13 +20,12 @@ use crate::rulebook::{
     ChangeError, MAX_TEXT, Preview, RuleChange, RuleDiff, TooMuchText, etag, unified_sets,
 };
 use crate::seconds::date_time;
-use crate::server::Server;
 
 /// `GET /v1/rules/history`: the versions, newest first.
 pub(super) async fn list(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let [] = parameters(&call.parts, [])?;
-    let server = &call.api.server;
-    let rows = server.overrides.with_rows(server.book.history().await?);
+    let admin = &call.api.admin;
+    let rows = admin.overrides.with_rows(admin.book.history().await?);
     let rows: Vec<Value> = rows.iter().map(written_in_history).collect();
     Ok(reply(&json!({ "history": rows })))
 }
@@ -33,8 +33,8 @@ pub(super) async fn list(call: ApiCall) -> Result<ApiReply, HttpProblem> {
 /// `GET /v1/rules/history/{version}`: the rules of an earlier version.
 pub(super) async fn version(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let [] = parameters(&call.parts, [])?;
-    let (server, [version, _]) = (&call.api.server, &call.names);
-    let kept = server.book.kept(parse_whole("version", version)?).await?;
+    let (admin, [version, _]) = (&call.api.admin, &call.names);
+    let kept = admin.book.kept(parse_whole("version", version)?).await?;
     let mut body = written(&kept.row);
     body["rules"] = Value::clone(&kept.rules);
     Ok(reply(&body))
@@ -55,31 +55,31 @@ fn written_in_history(row: &HistoryRow) -> Value {
 /// `GET /v1/rules/diff`: how version `to` differs from version `from`. By default, what the last change did.
 pub(super) async fn diff(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let [from, to] = parameters(&call.parts, ["from", "to"])?;
-    let server = &call.api.server;
+    let admin = &call.api.admin;
     let number = |name, text: Option<String>| text.map(|text| parse_whole(name, &text)).transpose();
     let (from, to) = (number("from", from)?, number("to", to)?);
-    let to = to.unwrap_or_else(|| server.book.version());
+    let to = to.unwrap_or_else(|| admin.book.version());
     let from = match from {
         Some(from) => from,
-        None => server.book.before(to).await?,
+        None => admin.book.before(to).await?,
     };
     let comparing = {
-        let server = Arc::clone(server);
+        let admin = Arc::clone(admin);
         async move {
-            let (before, after) = (rules_of(&server, from).await?, rules_of(&server, to).await?);
+            let (before, after) = (rules_of(&admin, from).await?, rules_of(&admin, to).await?);
             compared([from, to], before, after).await
         }
     };
-    let compared = server.turns.take(comparing).await;
+    let compared = admin.turns.take(comparing).await;
     Ok(reply(&compared.ok_or(ChangeError::Interrupted)??))
 }
 
 /// The rules of a version. Version 0 has none: it is what was before the first.
-async fn rules_of(server: &Server, version: u64) -> Result<Arc<Value>, HttpProblem> {
+async fn rules_of(admin: &Admin, version: u64) -> Result<Arc<Value>, HttpProblem> {
     if version == 0 {
         return Ok(Arc::new(json!([])));
     }
-    Ok(server.book.kept(version).await?.rules)
+    Ok(admin.book.kept(version).await?.rules)
 }
 
 /// The differences between two lists of rules, if they are not too large. Called in a [turn](crate::turns::Turns), in
@@ -128,19 +128,19 @@ fn version_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::
 
 /// `POST /v1/rules/rollback`: returns to an earlier version, as a new one; or shows what that would change.
 pub(super) async fn roll_back(call: ApiCall) -> Result<ApiReply, HttpProblem> {
-    let server = &call.api.server;
-    let body = call.body.read(&server.bodies).await?;
+    let admin = &call.api.admin;
+    let body = call.body.read(&admin.decider.bodies).await?;
     let RollBack { version, dry_run } = body::parse(&body)?;
     let expected = expected(&call.parts.headers)?;
     let rollback = RuleChange::RollBack(version);
     if !dry_run {
-        change(server, expected, &call.caller.name, rollback).await?;
-        return Ok(whole_set(server));
+        change(admin, expected, &call.caller.name, rollback).await?;
+        return Ok(whole_set(admin));
     }
     let comparing = {
-        let server = Arc::clone(server);
+        let admin = Arc::clone(admin);
         async move {
-            let previewing = server.book.preview(&server.gate, &expected, &rollback);
+            let previewing = admin.book.preview(&admin.gate, &expected, &rollback);
             let Preview {
                 version: current,
                 before,
@@ -153,7 +153,7 @@ pub(super) async fn roll_back(call: ApiCall) -> Result<ApiReply, HttpProblem> {
             Ok::<_, HttpProblem>(with_header(reply(&body), ETAG, &tag))
         }
     };
-    let compared = server.turns.take(comparing).await;
+    let compared = admin.turns.take(comparing).await;
     compared.ok_or(ChangeError::Interrupted)?
 }
 

@@ -39,36 +39,56 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tidegate_codec::json::{answer, number, question};
-use tidegate_listen::Peer;
+use tidegate_listen::{Drain, ListenSettings, Peer};
+use tokio::net::TcpListener;
 
 use crate::access::{CallScope, Caller};
+use crate::admin::Admin;
+use crate::decider::Decider;
 use crate::problem::{ApiReply, HttpProblem};
-use crate::server::Server;
 use api_body::ApiBody;
 use body::CallBody;
 use call::ApiCall;
 use route::{ApiHandler, ApiRoute};
 
 /// The HTTP API.
-pub(crate) struct Api {
-    server: Arc<Server>,
+struct Api {
+    decider: Arc<Decider>,
+    admin: Arc<Admin>,
     authorize: Authorize,
     /// The description of the API, as JSON.
     openapi: Bytes,
 }
 
 impl Api {
-    pub(crate) fn new(server: Arc<Server>) -> Self {
+    fn new(admin: Arc<Admin>) -> Self {
+        let decider = Arc::clone(&admin.decider);
         Self {
-            authorize: Authorize::new(&server),
-            openapi: openapi::describe(server.trust_timestamps),
-            server,
+            authorize: Authorize::new(&decider),
+            openapi: openapi::describe(decider.trust_timestamps),
+            decider,
+            admin,
         }
     }
 }
 
+/// Serves connections until the drain begins and the open ones have ended.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    admin: Arc<Admin>,
+    settings: ListenSettings,
+    drain: Drain,
+) {
+    let api = Arc::new(Api::new(admin));
+    let service = move |request, peer| {
+        // Boxed: it is large, and an idle connection need not hold it.
+        Box::pin(answer(Arc::clone(&api), request, peer))
+    };
+    tidegate_listen::serve(listener, service, settings, drain).await;
+}
+
 /// Answers one request.
-pub(crate) async fn answer(
+async fn answer(
     api: Arc<Api>,
     request: Request<Incoming>,
     peer: Peer,
@@ -86,7 +106,7 @@ async fn dispatch(
 ) -> Result<Response<ApiBody>, HttpProblem> {
     let (route, names) = route::find(&parts.method, parts.uri.path())?;
     let body = CallBody::new(body, route.body, route.scope);
-    let access = &api.server.access;
+    let access = &api.decider.access;
     let reply = match route.handler {
         ApiHandler::Check => {
             // It asks for its peer only where tokens are wanted, and the extensions are two allocations.
@@ -94,12 +114,12 @@ async fn dispatch(
                 parts.extensions.insert(peer);
             }
             route.admit(access, &parts)?;
-            check::check(&api.server, body).await?
+            check::check(&api.decider, body).await?
         }
         ApiHandler::Authorize => {
             parts.extensions.insert(peer);
             route.admit(access, &parts)?;
-            api.authorize.answer(&api.server, parts, body).await?
+            api.authorize.answer(&api.decider, parts, body).await?
         }
         ApiHandler::Boxed(handler) => {
             let names = names.map(str::to_owned);
@@ -135,12 +155,12 @@ fn admit(
     if route.scope == CallScope::Open {
         body.check_length()?;
     }
-    if route.is_of_console() && !api.server.has_console {
+    if route.is_of_console() && !api.admin.has_console {
         return Err(HttpProblem::not_found(
             "this server has no console; its setting `console` is `off`",
         ));
     }
-    route.admit(&api.server.access, parts)
+    route.admit(&api.decider.access, parts)
 }
 
 /// No cache stores what an operator or a page is answered.
@@ -150,8 +170,8 @@ fn forbid_storing(headers: &mut HeaderMap) {
 }
 
 /// Refuses a request that cannot be decided because the rules are not known.
-fn need_rules(server: &Server) -> Result<(), HttpProblem> {
-    let needed = server.book.need_rules();
+fn need_rules(decider: &Decider) -> Result<(), HttpProblem> {
+    let needed = decider.need_rules();
     needed.map_err(|problem| HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, problem))
 }
 

@@ -62,8 +62,8 @@ mod tests {
             .collect();
         // Files are not part of the API.
         let is_file = |path: &str| path == "/" || path.starts_with("/console");
-        let routes = ROUTES.iter().filter(|route| !is_file(route.path));
-        let routed = routes.map(|route| {
+        let of_api = ROUTES.iter().filter(|route| !is_file(route.path));
+        let routed = of_api.map(|route| {
             // A call that answers all methods is described by one.
             let method = if route.method == ANY {
                 "GET"

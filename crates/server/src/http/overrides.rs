@@ -17,10 +17,10 @@ use super::query::parameters;
 use super::question::read_timestamp;
 use super::rules::{no_such_rule, with_header};
 use super::{body, json};
+use crate::admin::Admin;
 use crate::overrides::{ChangedBy, KeptOverride, MeantKey, OverrideChange, OverrideError};
 use crate::problem::{ApiReply, HttpProblem};
 use crate::seconds::date_time;
-use crate::server::Server;
 
 /// How far ahead an override may end.
 const FARTHEST: Micros = Micros::DAY.times(30);
@@ -152,16 +152,12 @@ pub(super) fn list_of_rule(call: &ApiCall) -> Result<ApiReply, HttpProblem> {
 
 fn listed(call: &ApiCall, id: Option<&str>) -> Result<ApiReply, HttpProblem> {
     let [] = parameters(&call.parts, [])?;
-    let server = &call.api.server;
-    let found = server.overrides.list(id, SystemClock.now());
+    let admin = &call.api.admin;
+    let found = admin.overrides.list(id, SystemClock.now());
     // Those of a rule that is gone can still be seen.
     if let Some(id) = id.filter(|_| found.is_empty()) {
-        super::need_rules(server)?;
-        server
-            .gate
-            .rules()
-            .get(id)
-            .ok_or_else(|| no_such_rule(id))?;
+        super::need_rules(&admin.decider)?;
+        admin.gate.rules().get(id).ok_or_else(|| no_such_rule(id))?;
     }
     let found: Vec<_> = found.iter().map(written).collect();
     let body = json!({ "overrides": found });
@@ -186,11 +182,11 @@ fn written(one: &KeptOverride) -> serde_json::Value {
 
 pub(super) async fn put(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let [] = parameters(&call.parts, [])?;
-    let (server, caller, [id, _]) = (&call.api.server, call.caller, &call.names);
-    let body = call.body.read(&server.bodies).await?;
+    let (admin, caller, [id, _]) = (&call.api.admin, call.caller, &call.names);
+    let body = call.body.read(&admin.decider.bodies).await?;
     let new: NewOverride<'_> = body::parse(&body)?;
-    super::need_rules(server)?;
-    let rules = server.gate.rules();
+    super::need_rules(&admin.decider)?;
+    let rules = admin.gate.rules();
     if rules.is_by_descriptors() {
         return Err(by_descriptors());
     }
@@ -198,7 +194,7 @@ pub(super) async fn put(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let now = SystemClock.now();
     let one = KeptOverride {
         rule: id.clone(),
-        grant: granted(server, &rule, &new, now)?,
+        grant: granted(admin, &rule, &new, now)?,
         reason: new.reason()?,
         by: caller.name.clone(),
         at: now,
@@ -214,26 +210,20 @@ pub(super) async fn put(call: ApiCall) -> Result<ApiReply, HttpProblem> {
         utf8_percent_encode(&key, NON_ALPHANUMERIC)
     );
     let new = Box::new(one);
-    change(
-        server,
-        &caller.name,
-        now,
-        OverrideChange::Put { new, named },
-    )
-    .await?;
+    change(admin, &caller.name, now, OverrideChange::Put { new, named }).await?;
     Ok(with_header(reply, LOCATION, &place))
 }
 
 /// What a new override grants and to whom, if its rule can have it.
 fn granted(
-    server: &Server,
+    admin: &Admin,
     rule: &Rule,
     new: &NewOverride<'_>,
     now: Timestamp,
 ) -> Result<TemporaryOverride, HttpProblem> {
     let in_field = |field: &str, message: String| unusable(format!("`{field}`: {message}"));
     let key = rule
-        .override_key(&new.key, server.book.settings(), &server.digest)
+        .override_key(&new.key, admin.book.settings(), &admin.digest)
         .map_err(|message| in_field("key", message))?;
     let limit = new.limit.trim();
     if limit.len() > LONGEST_LIMIT {
@@ -253,23 +243,23 @@ fn granted(
 
 pub(super) async fn delete(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let [] = parameters(&call.parts, [])?;
-    let (server, caller, [id, key]) = (&call.api.server, &call.caller, &call.names);
-    super::need_rules(server)?;
+    let (admin, caller, [id, key]) = (&call.api.admin, &call.caller, &call.names);
+    super::need_rules(&admin.decider)?;
     let written = percent_decode_str(key).decode_utf8().map_err(|_| {
         HttpProblem::bad_request("the key in the path must be percent-encoded UTF-8")
     })?;
-    let rules = server.gate.rules();
+    let rules = admin.gate.rules();
     let rule = rules.get(id);
     let now = SystemClock.now();
-    if server.overrides.list(Some(id), now).is_empty() {
+    if admin.overrides.list(Some(id), now).is_empty() {
         if rules.is_by_descriptors() {
             return Err(by_descriptors());
         }
         rule.ok_or_else(|| no_such_rule(id))?;
     }
     let read = |rule: &Rule| {
-        let settings = server.book.settings();
-        rule.override_key(&written, settings, &server.digest).ok()
+        let settings = admin.book.settings();
+        rule.override_key(&written, settings, &admin.digest).ok()
     };
     let named = MeantKey {
         read: rule.and_then(|rule| read(&rule)),
@@ -279,7 +269,7 @@ pub(super) async fn delete(call: ApiCall) -> Result<ApiReply, HttpProblem> {
         rule: id.clone(),
         named,
     };
-    change(server, &caller.name, now, removal).await?;
+    change(admin, &caller.name, now, removal).await?;
     Ok(super::no_content())
 }
 
@@ -292,19 +282,19 @@ fn by_descriptors() -> HttpProblem {
 
 /// Makes the change, and finishes it even if the caller disconnects.
 async fn change(
-    server: &Arc<Server>,
+    admin: &Arc<Admin>,
     by: &str,
     at: Timestamp,
     change: OverrideChange,
 ) -> Result<(), HttpProblem> {
-    let server = Arc::clone(server);
+    let admin = Arc::clone(admin);
     let changed = ChangedBy {
         by: by.to_owned(),
         at,
-        version: server.book.version(),
+        version: admin.book.version(),
     };
     let changing = tokio::spawn(async move {
-        let changing = server.overrides.change(&server.gate, &change, &changed);
+        let changing = admin.overrides.change(&admin.gate, &change, &changed);
         changing.await
     });
     match changing.await {

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use tidegate_redis::Health;
 
 use super::call::ApiCall;
+use crate::admin::Admin;
 use crate::metrics_page::metrics_page;
 use crate::problem::{ApiReply, HttpProblem};
-use crate::server::{Server, works_without_store};
 use crate::telemetry::plain_text;
 
 /// `GET /healthz`: the process answers.
@@ -30,27 +30,20 @@ impl Readiness {
     /// A server without its store stays ready if every rule can decide without it: otherwise an outage of Redis
     /// would take all servers out of service together. The same holds for a Cluster that has lost a master: the
     /// others decide their keys exactly.
-    pub(super) async fn of(server: &Server) -> Self {
-        let store = server.store_health().await;
-        let can_decide = || {
-            server
-                .gate
-                .rules()
-                .iter()
-                .all(|rule| works_without_store(&rule))
-        };
-        let status = if server.is_draining() {
+    pub(super) async fn of(admin: &Admin) -> Self {
+        let store = admin.decider.store_health().await;
+        let status = if admin.decider.is_draining() {
             "draining"
-        } else if !server.book.has_rules() || server.identity.lacks_keys() {
+        } else if !admin.book.has_rules() || admin.decider.identity.lacks_keys() {
             "not ready"
         } else if store == Health::Whole {
             "ready"
-        } else if matches!(store, Health::Part(_)) || can_decide() {
+        } else if matches!(store, Health::Part(_)) || admin.decider.works_without_store() {
             "degraded"
         } else {
             "not ready"
         };
-        let mut warnings = server.warnings();
+        let mut warnings = admin.warnings();
         if let Health::Part(problem) = &store {
             warnings.push(format!(
                 "part of Redis does not answer; its keys are decided without it: {problem}"
@@ -73,24 +66,24 @@ impl Readiness {
 }
 
 /// Where the rules come from, and whether they are up to date.
-pub(super) fn rules(server: &Server) -> Value {
+pub(super) fn rules(admin: &Admin) -> Value {
     json!({
-        "source": server.book.source(),
-        "version": server.book.version(),
-        "count": server.gate.rules().len(),
-        "problem": server.book.problem(),
+        "source": admin.book.source(),
+        "version": admin.book.version(),
+        "count": admin.gate.rules().len(),
+        "problem": admin.book.problem(),
     })
 }
 
 /// `GET /readyz`: requests can be decided. The body lists problems.
 pub(super) async fn readiness(call: ApiCall) -> Result<ApiReply, HttpProblem> {
-    let server = &call.api.server;
-    let readiness = Readiness::of(server).await;
+    let admin = &call.api.admin;
+    let readiness = Readiness::of(admin).await;
     let body = json!({
         "status": readiness.status,
         "store": readiness.problem().unwrap_or("ok"),
         "warnings": readiness.warnings,
-        "rules": rules(server),
+        "rules": rules(admin),
     });
     let code = if matches!(readiness.status, "ready" | "degraded") {
         StatusCode::OK
@@ -104,7 +97,7 @@ pub(super) async fn readiness(call: ApiCall) -> Result<ApiReply, HttpProblem> {
 pub(super) async fn metrics(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let accepted = call.parts.headers.get_all(ACCEPT).iter();
     let mut accepted = accepted.filter_map(|accepted| accepted.to_str().ok());
-    let open_metrics = metrics_page(&call.api.server).await;
+    let open_metrics = metrics_page(&call.api.admin).await;
     let (text, media_type) = if accepted.any(|list| list.contains("application/openmetrics-text")) {
         let media_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         (open_metrics, media_type)

@@ -37,11 +37,11 @@ pub(super) struct ApiRoute {
 /// What answers a call.
 #[derive(Clone, Copy)]
 pub(super) enum ApiHandler {
-    /// Decides for a client. Made for each of its requests, so the future is not boxed.
+    /// `POST /v1/check`. Made for each request of a client, so its future is not boxed.
     Check,
-    /// Decides for a proxy, likewise.
+    /// `/v1/authorize`, likewise. A proxy sends its client's method, or its own.
     Authorize,
-    /// Answers an operator or a page.
+    /// Every other call.
     Boxed(fn(ApiCall) -> ApiFuture),
 }
 
@@ -49,7 +49,7 @@ pub(super) enum ApiHandler {
 pub(super) type ApiFuture =
     Pin<Box<dyn Future<Output = Result<Response<ApiBody>, HttpProblem>> + Send>>;
 
-/// The method of a call that answers all: a proxy uses its client's, or its own.
+/// The method of a call that answers to every method.
 pub(super) const ANY: &str = "any";
 
 const CHECK: ApiRoute = route("POST", "/v1/check", Check, body::CHECK, ApiHandler::Check);

@@ -14,9 +14,9 @@ use super::call::ApiCall;
 use super::conditional::unless_known;
 use super::query::parameters;
 use super::{body, json};
+use crate::admin::Admin;
 use crate::problem::{ApiReply, HttpProblem};
 use crate::rulebook::{ChangeError, Changed, Expected, RuleChange, etag, etag_of};
-use crate::server::Server;
 
 /// A document that is read without leaving the thread, in bytes.
 const SHORT: usize = 64 << 10;
@@ -24,9 +24,9 @@ const WORST_CASE: &str = "worst_case";
 
 pub(super) fn list(call: &ApiCall) -> Result<ApiReply, HttpProblem> {
     let [] = parameters(&call.parts, [])?;
-    let server = &call.api.server;
-    super::need_rules(server)?;
-    Ok(unless_known(&call.parts.headers, whole_set(server)))
+    let admin = &call.api.admin;
+    super::need_rules(&admin.decider)?;
+    Ok(unless_known(&call.parts.headers, whole_set(admin)))
 }
 
 /// The version that a body is based on, so that a body that was read can be sent back.
@@ -52,10 +52,10 @@ fn take_version(document: &mut Node) -> Result<Option<u64>, HttpProblem> {
 }
 
 /// All rules, with their version and tag.
-pub(super) fn whole_set(server: &Server) -> ApiReply {
+pub(super) fn whole_set(admin: &Admin) -> ApiReply {
     // The version is read first: it may be older than the rules, never newer.
-    let version = server.book.version();
-    let rules = server.gate.rules();
+    let version = admin.book.version();
+    let rules = admin.gate.rules();
     let tag = etag(&rules.written());
     let rules: Vec<serde_json::Value> = rules.iter().map(|rule| answered(&rule)).collect();
     let body = json!({"rules": rules, "version": version});
@@ -68,11 +68,14 @@ pub(super) fn whole_set(server: &Server) -> ApiReply {
 
 pub(super) fn get(call: &ApiCall) -> Result<ApiReply, HttpProblem> {
     let [] = parameters(&call.parts, [])?;
-    let (server, [id, _]) = (&call.api.server, &call.names);
-    super::need_rules(server)?;
-    let rules = server.gate.rules();
+    let (admin, [id, _]) = (&call.api.admin, &call.names);
+    super::need_rules(&admin.decider)?;
+    let rules = admin.gate.rules();
     let rule = rules.get(id).ok_or_else(|| no_such_rule(id))?;
-    Ok(unless_known(&call.parts.headers, one(StatusCode::OK, &rule)))
+    Ok(unless_known(
+        &call.parts.headers,
+        one(StatusCode::OK, &rule),
+    ))
 }
 
 fn one(status: StatusCode, rule: &Rule) -> ApiReply {
@@ -98,12 +101,12 @@ pub(super) fn drop_computed(rule: &mut Node) {
 }
 
 pub(super) async fn replace(call: ApiCall) -> Result<ApiReply, HttpProblem> {
-    let server = &call.api.server;
-    let reading = read_document(server, call.body, |server, mut document| {
+    let admin = &call.api.admin;
+    let reading = read_document(admin, call.body, |admin, mut document| {
         let version = take_version(&mut document)?;
         rules_in(&mut document).iter_mut().for_each(drop_computed);
         let given = rules_of(&document)?;
-        let rules = RuleSet::from_node(&document, server.book.settings());
+        let rules = RuleSet::from_node(&document, admin.book.settings());
         let rules = rules.map_err(|problems| {
             let is_all = problems.errors().count() == repeated_ids(given);
             HttpProblem::invalid_rules(&problems).with_status_if(is_all, StatusCode::CONFLICT)
@@ -116,25 +119,25 @@ pub(super) async fn replace(call: ApiCall) -> Result<ApiReply, HttpProblem> {
         ..expected(&call.parts.headers)?
     };
     let replacing = RuleChange::ReplaceAll(Box::new(rules));
-    change(server, expected, &call.caller.name, replacing).await?;
-    Ok(whole_set(server))
+    change(admin, expected, &call.caller.name, replacing).await?;
+    Ok(whole_set(admin))
 }
 
 pub(super) async fn create(call: ApiCall) -> Result<ApiReply, HttpProblem> {
-    let server = &call.api.server;
-    let rule = Arc::new(read_document(server, call.body, read_rule).await?);
+    let admin = &call.api.admin;
+    let rule = Arc::new(read_document(admin, call.body, read_rule).await?);
     let expected = expected(&call.parts.headers)?;
     let creating = RuleChange::Create(Arc::clone(&rule));
-    change(server, expected, &call.caller.name, creating).await?;
+    change(admin, expected, &call.caller.name, creating).await?;
     Ok(created(&rule))
 }
 
 pub(super) async fn put(call: ApiCall) -> Result<ApiReply, HttpProblem> {
-    let (server, [id, _]) = (&call.api.server, &call.names);
+    let (admin, [id, _]) = (&call.api.admin, &call.names);
     let name = id.clone();
-    let reading = read_document(server, call.body, move |server, mut document| {
+    let reading = read_document(admin, call.body, move |admin, mut document| {
         name_if_nameless(&mut document, &name);
-        read_rule(server, document)
+        read_rule(admin, document)
     });
     let rule = Arc::new(reading.await?);
     if rule.id() != id.as_str() {
@@ -146,7 +149,7 @@ pub(super) async fn put(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     }
     let expected = expected(&call.parts.headers)?;
     let putting = RuleChange::Put(Arc::clone(&rule));
-    let changed = change(server, expected, &call.caller.name, putting).await?;
+    let changed = change(admin, expected, &call.caller.name, putting).await?;
     Ok(if changed.is_created {
         created(&rule)
     } else {
@@ -229,51 +232,51 @@ fn created(rule: &Rule) -> ApiReply {
 }
 
 pub(super) async fn delete(call: ApiCall) -> Result<ApiReply, HttpProblem> {
-    let (server, [id, _]) = (&call.api.server, &call.names);
-    let is_own = server.book.file().is_none() && !server.book.is_shared();
-    if is_own && server.gate.rules().get(id).is_none() {
+    let (admin, [id, _]) = (&call.api.admin, &call.names);
+    let is_own = admin.book.file().is_none() && !admin.book.is_shared();
+    if is_own && admin.gate.rules().get(id).is_none() {
         return Err(no_such_rule(id));
     }
     let expected = expected(&call.parts.headers)?;
     let deleting = RuleChange::Delete(id.clone());
-    change(server, expected, &call.caller.name, deleting).await?;
+    change(admin, expected, &call.caller.name, deleting).await?;
     Ok(super::no_content())
 }
 
 /// Reads a body as a document, and what it says: a long one on a thread that may block.
 async fn read_document<T: Send + 'static>(
-    server: &Arc<Server>,
+    admin: &Arc<Admin>,
     body: CallBody,
-    read: impl FnOnce(&Server, Node) -> Result<T, HttpProblem> + Send + 'static,
+    read: impl FnOnce(&Admin, Node) -> Result<T, HttpProblem> + Send + 'static,
 ) -> Result<T, HttpProblem> {
-    let body = body.read(&server.bodies).await?;
+    let body = body.read(&admin.decider.bodies).await?;
     if body.len() <= SHORT {
-        return read(server, body::document(&body)?);
+        return read(admin, body::document(&body)?);
     }
-    let reading = server.read_document(move |server| {
+    let reading = admin.read_document(move |admin| {
         let document = body::document(&body)?;
         drop(body);
-        read(server, document)
+        read(admin, document)
     });
     reading.await.ok_or(ChangeError::Interrupted)?
 }
 
-fn read_rule(server: &Server, mut document: Node) -> Result<Rule, HttpProblem> {
+fn read_rule(admin: &Admin, mut document: Node) -> Result<Rule, HttpProblem> {
     drop_computed(&mut document);
-    Rule::from_node(&document, server.book.settings())
+    Rule::from_node(&document, admin.book.settings())
         .map_err(|problems| HttpProblem::invalid_rule(&problems))
 }
 
 /// Makes the change, and finishes it even if the caller disconnects.
 pub(super) async fn change(
-    server: &Arc<Server>,
+    admin: &Arc<Admin>,
     expected: Expected,
     by: &str,
     change: RuleChange,
 ) -> Result<Changed, HttpProblem> {
-    let (server, by) = (Arc::clone(server), by.to_owned());
+    let (admin, by) = (Arc::clone(admin), by.to_owned());
     let changing = tokio::spawn(async move {
-        let changing = server.book.change(&server.gate, &by, &expected, change);
+        let changing = admin.book.change(&admin.gate, &by, &expected, change);
         logged(changing.await, &by)
     });
     let changed = changing.await.map_err(|_| ChangeError::Interrupted)?;

@@ -17,12 +17,12 @@ use crate::seconds::decimal_seconds;
 /// Answers with the state of this server. What does not apply to its store is null.
 pub(super) async fn status(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let [] = parameters(&call.parts, [])?;
-    let server = &call.api.server;
+    let admin = &call.api.admin;
     let asked = Stopwatch::start();
-    let readiness = Readiness::of(server).await;
+    let readiness = Readiness::of(admin).await;
     let latency = asked.elapsed();
 
-    let store = server.gate.store();
+    let store = admin.gate.store();
     let redis = store.redis();
     let memory = store.memory().map(MemoryStore::stats);
     let is_asked = redis.is_some() && !matches!(readiness.store, Health::Down(_));
@@ -32,9 +32,9 @@ pub(super) async fn status(call: ApiCall) -> Result<ApiReply, HttpProblem> {
         Breaker::Open => "open",
     });
     let degraded_since = redis.and_then(RedisStore::degraded_since);
-    let mut rules = probes::rules(server);
+    let mut rules = probes::rules(admin);
     // Whole, because a reader may be on another machine.
-    let file = server
+    let file = admin
         .book
         .file()
         .map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone()));
@@ -42,7 +42,7 @@ pub(super) async fn status(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let body = json!({
         "status": readiness.status,
         "version": env!("CARGO_PKG_VERSION"),
-        "uptime": seconds(server.started.elapsed().into()),
+        "uptime": seconds(admin.started.elapsed().into()),
         "store": {
             "kind": store.kind(),
             "latency": is_asked.then(|| seconds(latency.into())),
@@ -60,9 +60,9 @@ pub(super) async fn status(call: ApiCall) -> Result<ApiReply, HttpProblem> {
             (Some(stats), _) => Some(stats.permits as u64),
             (None, redis) => redis.map(RedisStore::units_on_lease),
         },
-        "snapshot": server.counters.as_ref().map(|counters| snapshot(&counters.state())),
-        "console": server.has_console,
-        "activity": server.activity.is_some(),
+        "snapshot": admin.counters.as_ref().map(|counters| snapshot(&counters.state())),
+        "console": admin.has_console,
+        "activity": admin.activity.is_some(),
         "warnings": readiness.warnings,
     });
     Ok(super::json(StatusCode::OK, body.to_string().into_bytes()))

@@ -11,9 +11,9 @@ use super::call::ApiCall;
 use super::query::parameters;
 use super::rules::{answered, drop_computed, name_if_nameless};
 use super::{body, json};
+use crate::admin::Admin;
 use crate::problem::{ApiReply, HttpProblem};
 use crate::rulebook::ChangeError;
-use crate::server::Server;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,22 +23,22 @@ struct RuleText {
 
 pub(super) async fn validate(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let [] = parameters(&call.parts, [])?;
-    let (server, [id, _]) = (&call.api.server, call.names);
+    let (admin, [id, _]) = (&call.api.admin, call.names);
     Rule::check_id(&id)
         .map_err(|problem| HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, problem))?;
-    let body = call.body.read(&server.bodies).await?;
+    let body = call.body.read(&admin.decider.bodies).await?;
     // The body counts as held until its turn has come.
-    let reading = server.read_document(move |server| {
+    let reading = admin.read_document(move |admin| {
         let RuleText { text } = body::parse(&body)?;
         drop(body);
-        Ok::<_, HttpProblem>(answer(server, &id, &text))
+        Ok::<_, HttpProblem>(answer(admin, &id, &text))
     });
     let answer = reading.await.ok_or(ChangeError::Interrupted)??;
     Ok(json(StatusCode::OK, answer))
 }
 
-fn answer(server: &Server, id: &str, text: &str) -> String {
-    let (rule, mut problems) = read(server, id, text);
+fn answer(admin: &Admin, id: &str, text: &str) -> String {
+    let (rule, mut problems) = read(admin, id, text);
     problems.sort();
     let listed: Vec<Value> = problems.iter().map(written).collect();
     let rule = rule.as_ref();
@@ -53,14 +53,14 @@ fn answer(server: &Server, id: &str, text: &str) -> String {
 }
 
 /// The rule of a text, if it is valid, and everything to be said about it.
-fn read(server: &Server, id: &str, text: &str) -> (Option<Rule>, Problems) {
+fn read(admin: &Admin, id: &str, text: &str) -> (Option<Rule>, Problems) {
     let mut problems = Problems::new();
     let Some(mut node) = Source::new("rule", text).read(&mut problems) else {
         return (None, problems);
     };
     drop_computed(&mut node);
     name_if_nameless(&mut node, id);
-    let settings = server.book.settings().at(SystemClock.now());
+    let settings = admin.book.settings().at(SystemClock.now());
     match Rule::from_node(&node, &settings) {
         Err(found) => (None, found),
         Ok(rule) if rule.id() == id => {

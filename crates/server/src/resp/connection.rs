@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::session::{Next, Session};
-use crate::server::Server;
+use crate::decider::Decider;
 
 /// The size of a read, and of the buffer that an idle connection keeps.
 const READ: usize = 8 * 1024;
@@ -44,7 +44,7 @@ pub(super) enum RespConnectionError {
 
 /// The state shared by all connections of the listener.
 pub(super) struct RespConnections {
-    server: Arc<Server>,
+    decider: Arc<Decider>,
     drain: Drain,
     tls: Option<TlsAcceptor>,
     handshake_timeout: Duration,
@@ -74,9 +74,9 @@ enum ConnectionEvent {
 }
 
 impl RespConnections {
-    pub(super) fn new(server: Arc<Server>, settings: &ListenSettings, drain: Drain) -> Self {
+    pub(super) fn new(decider: Arc<Decider>, settings: &ListenSettings, drain: Drain) -> Self {
         Self {
-            server,
+            decider,
             drain,
             tls: settings.tls.as_ref().map(Tls::acceptor),
             handshake_timeout: settings.handshake_timeout,
@@ -103,7 +103,7 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
         Self {
             io,
             listener,
-            session: Session::new(Arc::clone(&listener.server), peer),
+            session: Session::new(Arc::clone(&listener.decider), peer),
             arguments: Arguments::default(),
             replies: Replies::default(),
             bytes: Vec::new(),
@@ -251,8 +251,8 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
     /// Asks the pending questions.
     async fn ask(&mut self) {
         if self.session.questions.are_waiting() {
-            let (questions, server) = self.session.asking();
-            questions.ask(server, &mut self.replies).await;
+            let (questions, decider) = self.session.asking();
+            questions.ask(decider, &mut self.replies).await;
         }
     }
 

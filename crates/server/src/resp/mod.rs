@@ -14,18 +14,18 @@ use std::sync::Arc;
 use tidegate_listen::{Drain, ListenSettings, RoundRobin, Threads, accept_all, hand_over};
 use tokio::net::TcpListener;
 
-use crate::server::Server;
+use crate::decider::Decider;
 
 /// Serves connections until the drain begins and the open ones have ended.
 pub(crate) async fn serve(
     listener: TcpListener,
-    server: Arc<Server>,
+    decider: Arc<Decider>,
     threads: &Threads,
     settings: ListenSettings,
     drain: Drain,
 ) {
     let connections = Arc::new(connection::RespConnections::new(
-        server,
+        decider,
         &settings,
         drain.clone(),
     ));

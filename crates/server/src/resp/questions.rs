@@ -10,7 +10,7 @@ use tidegate_codec::CodecError;
 use tidegate_codec::resp::throttle::{self, ThrottleLimits};
 use tidegate_codec::resp::{Replies, RespCommand, check};
 
-use crate::server::Server;
+use crate::decider::Decider;
 use crate::telemetry::Throttled;
 
 /// The most questions that are asked together.
@@ -66,7 +66,7 @@ impl Questions {
     pub(super) fn throttle(
         &mut self,
         command: RespCommand<'_>,
-        server: &Server,
+        decider: &Decider,
         replies: &mut Replies,
     ) {
         let asked = match throttle::read(command, &mut self.limits) {
@@ -79,7 +79,7 @@ impl Questions {
             key: &asked.key,
             cost: asked.cost,
         };
-        let charging = server.gate.charge(&charge, server.throttle_on_failure);
+        let charging = decider.gate.charge(&charge, decider.throttle_on_failure);
         match charging.now() {
             Some(charged) => {
                 self.throttled.count(&charged, asked.cost);
@@ -97,16 +97,16 @@ impl Questions {
     pub(super) fn check(
         &mut self,
         command: RespCommand<'_>,
-        server: &Server,
+        decider: &Decider,
         replies: &mut Replies,
     ) {
-        if let Err(problem) = server.book.need_rules() {
+        if let Err(problem) = decider.need_rules() {
             return self.refuse_as("UNAVAILABLE", &problem, replies);
         }
         match check::read(command) {
             Err(problem) => self.refuse(&problem, replies),
             Ok(attributes) => {
-                let gate = &server.gate;
+                let gate = &decider.gate;
                 let deciding = gate.decide_by(gate.rules(), FrontEnd::Resp, &attributes);
                 if let Some(receipt) = deciding.now() {
                     check::write(receipt.decision(), replies);
@@ -142,7 +142,7 @@ impl Questions {
     }
 
     /// Asks all waiting questions together, and writes the answers in their order.
-    pub(super) async fn ask(&mut self, server: &Server, replies: &mut Replies) {
+    pub(super) async fn ask(&mut self, decider: &Decider, replies: &mut Replies) {
         let scope = &self.scope;
         let asking = self.waiting.iter().map(|question| async move {
             match question {
@@ -153,12 +153,12 @@ impl Questions {
                         key,
                         cost: *cost,
                     };
-                    let on_failure = server.throttle_on_failure;
-                    let charged = server.gate.charge(&charge, on_failure).wait().await;
+                    let on_failure = decider.throttle_on_failure;
+                    let charged = decider.gate.charge(&charge, on_failure).wait().await;
                     RespAnswer::Throttle(charged, *cost)
                 }
                 RespQuestion::Check(attributes) => {
-                    RespAnswer::Check(server.decide(attributes, FrontEnd::Resp).await)
+                    RespAnswer::Check(decider.decide(attributes, FrontEnd::Resp).await)
                 }
                 RespQuestion::Refused(problem) => RespAnswer::Refused(problem),
             }
@@ -180,8 +180,8 @@ impl Questions {
     }
 
     /// Adds the answers since the last call to the metrics of the server.
-    pub(super) fn tell(&mut self, server: &Server) {
+    pub(super) fn tell(&mut self, decider: &Decider) {
         let throttled = std::mem::take(&mut self.throttled);
-        server.observer.throttled(&throttled);
+        decider.observer.throttled(&throttled);
     }
 }

@@ -10,7 +10,7 @@ use tidegate_codec::resp::{Replies, RespCommand, RespVersion, quoted};
 use super::commands;
 use super::questions::Questions;
 use crate::access::{AccessRefusal, PresentedToken};
-use crate::server::Server;
+use crate::decider::Decider;
 
 /// What a connection does after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) enum Next {
 
 /// One client's session.
 pub(super) struct Session {
-    server: Arc<Server>,
+    decider: Arc<Decider>,
     pub(super) questions: Questions,
     id: u64,
     name: Vec<u8>,
@@ -41,15 +41,15 @@ const MOST_FAILED: u32 = 10;
 static SESSIONS: AtomicU64 = AtomicU64::new(1);
 
 impl Session {
-    pub(super) fn new(server: Arc<Server>, peer: Option<IpAddr>) -> Self {
+    pub(super) fn new(decider: Arc<Decider>, peer: Option<IpAddr>) -> Self {
         Self {
             questions: Questions::new(),
             id: SESSIONS.fetch_add(1, Ordering::Relaxed),
             name: Vec::new(),
-            may_ask: !server.access.wants_tokens(),
+            may_ask: !decider.access.wants_tokens(),
             failed: 0,
             peer,
-            server,
+            decider,
         }
     }
 
@@ -59,13 +59,13 @@ impl Session {
     }
 
     /// The waiting questions, and the server to ask.
-    pub(super) fn asking(&mut self) -> (&mut Questions, &Server) {
-        (&mut self.questions, &self.server)
+    pub(super) fn asking(&mut self) -> (&mut Questions, &Decider) {
+        (&mut self.questions, &self.decider)
     }
 
     /// Adds the answers to the metrics of the server.
     pub(super) fn tell(&mut self) {
-        self.questions.tell(&self.server);
+        self.questions.tell(&self.decider);
     }
 
     /// Whether a command may join the questions that wait to be asked.
@@ -77,7 +77,7 @@ impl Session {
     #[inline]
     pub(super) fn answer(&mut self, command: RespCommand<'_>, replies: &mut Replies) -> Next {
         if self.may_ask && command.is(0, "CL.THROTTLE") {
-            self.questions.throttle(command, &self.server, replies);
+            self.questions.throttle(command, &self.decider, replies);
             return Next::Command;
         }
         if command.is_empty() {
@@ -108,11 +108,11 @@ impl Session {
                 return Next::End;
             }
             _ if !self.may_ask => {
-                let refusals = &self.server.access.refusals;
+                let refusals = &self.decider.access.refusals;
                 refusals.note(&AccessRefusal::Missing, FrontEnd::Resp, self.peer);
                 replies.error("NOAUTH", "Authentication required: send a token with AUTH");
             }
-            b"TG.CHECK" => self.questions.check(command, &self.server, replies),
+            b"TG.CHECK" => self.questions.check(command, &self.decider, replies),
             b"PING" => match command.len() {
                 1 => replies.simple("PONG"),
                 2 => replies.bulk(command.get(1)),
@@ -150,13 +150,13 @@ impl Session {
         if self.failed < MOST_FAILED {
             return Next::Command;
         }
-        self.server.access.refusals.note_guessing(self.peer);
+        self.decider.access.refusals.note_guessing(self.peer);
         Next::End
     }
 
     /// Authenticates with a token; on failure writes the error.
     fn log_in(&mut self, secret: &[u8], replies: &mut Replies) -> bool {
-        if !self.server.access.wants_tokens() {
+        if !self.decider.access.wants_tokens() {
             replies.error(
                 "ERR",
                 "AUTH called, but this server has no tokens: are you sure that its configuration is correct?",
@@ -168,7 +168,7 @@ impl Session {
             peer: self.peer,
             secret: Some(secret),
         };
-        let opened = self.server.access.check_token(&asked);
+        let opened = self.decider.access.check_token(&asked);
         self.failed += u32::from(opened.is_err());
         match opened {
             Ok(()) => self.may_ask = true,
@@ -258,7 +258,7 @@ impl Session {
     }
 
     fn reset(&mut self, replies: &mut Replies) {
-        self.may_ask = !self.server.access.wants_tokens();
+        self.may_ask = !self.decider.access.wants_tokens();
         self.name = Vec::new();
         replies.protocol = RespVersion::Resp2;
         replies.simple("RESET");

@@ -12,7 +12,7 @@ use tidegate::gate::{Decision, Observed};
 use tidegate::rules::FrontEnd;
 use tidegate::{Clock as _, Reason, SystemClock};
 use tidegate_listen::clock::Stopwatch;
-use tidegate_listen::{ArrivedRequest, ExchangeObserver, ObservedExchange};
+use tidegate_listen::{ArrivedRequest, ExchangeObserver, Exchanges, ObservedExchange};
 
 use super::access_log::{AccessEnd, AccessEntry, AccessLog};
 use crate::otlp::proto::{AnyValueKind, KeyValue};
@@ -34,13 +34,41 @@ impl ExchangeSinks {
     pub(crate) fn is_any(&self) -> bool {
         self.log.is_some() || self.tracer.is_some()
     }
+
+    /// What is done with each request of the API or the gateway: it gets an id, and is logged and traced.
+    pub(crate) fn exchanges(&self, front_end: FrontEnd) -> Exchanges {
+        Exchanges {
+            has_ids: true,
+            is_forwarding: front_end == FrontEnd::Gateway,
+            observer: self.clone().observer(front_end),
+        }
+    }
+
+    /// What is done with each request of gRPC, if anything: it is traced.
+    pub(crate) fn grpc_exchanges(&self) -> Option<Exchanges> {
+        let sinks = Self {
+            log: None,
+            tracer: self.tracer.clone(),
+        };
+        let observer = Some(sinks.observer(FrontEnd::Grpc)?);
+        Some(Exchanges {
+            observer,
+            ..Exchanges::default()
+        })
+    }
+
+    /// An observer of requests, if there is anything to record.
+    fn observer(self, front_end: FrontEnd) -> Option<Arc<dyn ExchangeObserver>> {
+        let sinks = self.is_any().then_some(self)?;
+        Some(Arc::new(ServerExchanges { front_end, sinks }))
+    }
 }
 
 /// Observes the requests of one front end.
 #[derive(Debug)]
-pub(crate) struct ServerExchanges {
-    pub(crate) front_end: FrontEnd,
-    pub(crate) sinks: ExchangeSinks,
+struct ServerExchanges {
+    front_end: FrontEnd,
+    sinks: ExchangeSinks,
 }
 
 /// What is known of a request while it is decided.

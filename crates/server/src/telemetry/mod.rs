@@ -13,7 +13,7 @@ mod rule_metrics;
 mod throttled;
 
 pub(crate) use access_log::AccessLog;
-pub(crate) use exchanges::{ExchangeSinks, ServerExchanges, note_store_call};
+pub(crate) use exchanges::{ExchangeSinks, note_store_call};
 pub use logs::start as start_logs;
 pub(crate) use metrics::{
     BOUNDS, Metrics, counter, gauge, register_counter, register_unreconciled,

@@ -284,6 +284,13 @@ fn the_modules_of_the_server_do_not_depend_on_each_other_in_circles() {
     }
     assert!(edges.len() > 10, "only {edges:?} were found");
     assert_eq!(find_cycle(&edges), None, "a circle of modules");
+    for front_end in ["grpc", "resp"] {
+        assert!(edges[front_end].contains("decider"), "{front_end} decides");
+        assert!(
+            !edges[front_end].contains("admin"),
+            "{front_end} does not administer"
+        );
+    }
 }
 
 #[test]

@@ -87,13 +87,18 @@ fn no_route_hides_another() {
 /// Who may make a call, by the contract. A call that is not listed reads or changes something of the server.
 fn contracted(route: &ApiRoute) -> CallScope {
     match (route.method, route.path) {
-        (_, "/v1/authorize" | "/healthz" | "/readyz" | "/metrics" | "/openapi.json") => Open,
-        (_, "/" | "/console" | "/console/{file*}") | ("POST", "/v1/console/session") => Open,
+        (
+            _,
+            "/v1/authorize" | "/healthz" | "/readyz" | "/metrics" | "/openapi.json" | "/"
+            | "/console" | "/console/{file*}",
+        )
+        | ("POST", "/v1/console/session") => Open,
         (_, "/v1/check" | "/v1/check/batch" | "/v1/leases/{id}") => Check,
         (_, "/v1/feedback") => Feedback,
         (_, "/v1/console/session") => AnyToken,
-        ("POST", "/v1/explain" | "/v1/rules/{id}/validate" | "/v1/console/code") => Read,
-        ("GET", _) => Read,
+        ("POST", "/v1/explain" | "/v1/rules/{id}/validate" | "/v1/console/code") | ("GET", _) => {
+            Read
+        }
         _ => Write,
     }
 }

@@ -1,17 +1,16 @@
 //! Clients that take their time, on a clock that goes as fast as nothing happens.
 
-use tidegate::MemoryStore;
-use tidegate::rules::RuleSettings;
+use tidegate::rules::RuleSet;
+use tidegate::{Gate, MemoryStore};
 use tokio::io::{DuplexStream, duplex};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::*;
 use crate::config::{Config, Overrides};
-use crate::rulebook::RuleBook;
-use crate::server::Opened;
+use crate::decider::DeciderParts;
 use crate::store::AnyStore;
-use crate::telemetry::ExchangeSinks;
+use crate::telemetry::{DecisionObserver, Metrics};
 
 struct Client {
     io: DuplexStream,
@@ -21,26 +20,23 @@ struct Client {
 }
 
 fn connect() -> Client {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("rules.yaml");
-    std::fs::write(&file, "rules: []\n").unwrap();
     let outside = Overrides {
         environment: &|_| None,
         variables: Vec::new(),
         flags: Vec::new(),
     };
     let config = Config::load(&outside).unwrap();
-    let (book, rules, _) = RuleBook::of_file(file, RuleSettings::default()).unwrap();
-    let opened = Opened {
-        store: AnyStore::Memory(MemoryStore::new()),
-        book,
-        rules,
-        data: None,
-        sinks: ExchangeSinks::default(),
+    let store = AnyStore::Memory(MemoryStore::new());
+    let observer = DecisionObserver::new(Arc::new(Metrics::new()), None, None);
+    let parts = DeciderParts {
+        gate: Arc::new(Gate::new(store, RuleSet::empty())),
+        observer: Arc::new(observer),
+        identity: Arc::default(),
+        rules_known: Arc::new(|| Ok(())),
     };
-    let server = Arc::new(Server::new(&config, opened));
+    let decider = Arc::new(Decider::new(&config, parts));
     let drain = Drain::new();
-    let listener = RespConnections::new(server, &ListenSettings::default(), drain.clone());
+    let listener = RespConnections::new(decider, &ListenSettings::default(), drain.clone());
     let (io, there) = duplex(1_024);
     Client {
         io,

@@ -1,0 +1,178 @@
+//! What administration needs: the half of the server that the HTTP API, the console and the metrics are about.
+
+use std::sync::Arc;
+
+use tidegate::Gate;
+use tidegate::gate::Observer;
+use tidegate::rules::{FrontEnd, RuleSet, ValueDigest};
+use tidegate_gateway::Gateway;
+use tidegate_identity::Identity;
+use tidegate_listen::clock::Stopwatch;
+use tokio::sync::Semaphore;
+
+use crate::activity::ServerActivity;
+use crate::config::Config;
+use crate::data_dir::LockedDir;
+use crate::decider::{Decider, DeciderParts};
+use crate::digest_secret;
+use crate::kept_counters::{self, KeptCounters};
+use crate::otlp::OtlpCounts;
+use crate::overrides::OverrideBook;
+use crate::rulebook::RuleBook;
+use crate::store::AnyStore;
+use crate::telemetry::{DecisionObserver, ExchangeSinks, Metrics};
+use crate::turns::Turns;
+
+/// The most streams of activity at a time.
+pub(crate) const MOST_STREAMS: usize = 32;
+
+/// What is opened before a server can be made.
+pub(crate) struct Opened {
+    pub(crate) store: AnyStore,
+    pub(crate) book: RuleBook,
+    pub(crate) rules: RuleSet,
+    pub(crate) identity: Arc<Identity>,
+    /// The gateway, if there is one.
+    pub(crate) gateway: Option<Arc<Gateway>>,
+    /// The data directory, if there is one.
+    pub(crate) data: Option<Arc<LockedDir>>,
+    /// Snapshots of the in-memory store, if they are on.
+    pub(crate) counters: Option<KeptCounters>,
+    /// The access log and the tracer, if there are any.
+    pub(crate) sinks: ExchangeSinks,
+    /// What is counted about telemetry that is sent over OTLP, if it is.
+    pub(crate) otlp: Option<OtlpCounts>,
+}
+
+/// Reads and changes the server, and reports about it.
+pub(crate) struct Admin {
+    pub(crate) decider: Arc<Decider>,
+    /// That of the decider.
+    pub(crate) gate: Arc<Gate<AnyStore>>,
+    pub(crate) book: Arc<RuleBook>,
+    /// The temporary overrides of rules.
+    pub(crate) overrides: OverrideBook,
+    /// Live activity, if it is on.
+    pub(crate) activity: Option<Arc<ServerActivity>>,
+    /// Streams of activity that may still be opened.
+    pub(crate) streams: Arc<Semaphore>,
+    /// Documents of callers are read, and versions of the rules compared, one at a time.
+    pub(crate) turns: Turns,
+    /// Shows values of secret attributes.
+    pub(crate) digest: Arc<ValueDigest>,
+    /// Whether the console is served.
+    pub(crate) has_console: bool,
+    /// The data directory, if there is one.
+    pub(crate) data: Option<Arc<LockedDir>>,
+    /// Snapshots of the in-memory store, if they are on.
+    pub(crate) counters: Option<KeptCounters>,
+    /// The front ends that are on.
+    pub(crate) front_ends: Vec<FrontEnd>,
+    /// The gateway, if there is one.
+    pub(crate) gateway: Option<Arc<Gateway>>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// The access log and the tracer, if there are any.
+    pub(crate) sinks: ExchangeSinks,
+    /// What is counted about telemetry that is sent over OTLP, if it is.
+    pub(crate) otlp: Option<OtlpCounts>,
+    /// When it started, to measure its uptime.
+    pub(crate) started: Stopwatch,
+}
+
+impl Admin {
+    pub(crate) fn new(config: &Config, opened: Opened) -> Self {
+        let Opened {
+            store,
+            book,
+            rules,
+            identity,
+            gateway,
+            data,
+            counters,
+            sinks,
+            otlp,
+        } = opened;
+        let digest = Arc::new(digest_secret::open(config, data.as_deref()));
+        let metrics = Arc::new(Metrics::new());
+        let activity = ServerActivity::new(config, &digest).map(Arc::new);
+        let key_secret = config.key_secret.as_ref();
+        let observer = DecisionObserver::new(Arc::clone(&metrics), key_secret, activity.clone());
+        let observer = Arc::new(observer.with_exchanges(sinks.is_any()));
+        let gate = Gate::new(store, rules)
+            .with_instances(config.instances)
+            .with_local_counters(kept_counters::builder(config))
+            .with_invalid_credentials(config.invalid_credentials)
+            .with_digest(Arc::clone(&digest))
+            .with_observer(Arc::clone(&observer) as Arc<dyn Observer>);
+        let overrides = OverrideBook::open(data.as_ref(), gate.store().redis(), config.history);
+        overrides.begin(&gate);
+        let (gate, book) = (Arc::new(gate), Arc::new(book));
+        let known_in = Arc::clone(&book);
+        let parts = DeciderParts {
+            gate: Arc::clone(&gate),
+            observer,
+            identity,
+            rules_known: Arc::new(move || known_in.need_rules()),
+        };
+        Self {
+            decider: Arc::new(Decider::new(config, parts)),
+            gate,
+            book,
+            overrides,
+            activity,
+            streams: Arc::new(Semaphore::new(MOST_STREAMS)),
+            turns: Turns::new(),
+            digest,
+            has_console: config.console,
+            data,
+            counters,
+            front_ends: front_ends(config),
+            gateway,
+            metrics,
+            sinks,
+            otlp,
+            started: Stopwatch::start(),
+        }
+    }
+
+    /// The value of an attribute as answers show it: that of a secret attribute as a digest.
+    pub(crate) fn shown(&self, attribute: &str, value: &str) -> String {
+        if self.book.settings().is_secret(attribute) {
+            return self.digest.shown(value);
+        }
+        value.to_owned()
+    }
+
+    /// Problems that do not prevent decisions.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.gate.store().warnings();
+        warnings.extend(self.counters.as_ref().and_then(KeptCounters::warning));
+        warnings.extend(self.decider.identity.warnings());
+        warnings.extend(self.decider.untrusted_proxies.warnings());
+        warnings
+    }
+
+    /// Reads the document of a caller in its [turn](Turns), on a thread that may block, because it can be large.
+    /// None if the server ends meanwhile.
+    pub(crate) async fn read_document<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Option<T> {
+        let admin = Arc::clone(self);
+        self.turns.take_blocking(move || read(&admin)).await
+    }
+}
+
+/// The front ends that a configuration turns on.
+fn front_ends(config: &Config) -> Vec<FrontEnd> {
+    FrontEnd::ALL
+        .into_iter()
+        .filter(|front_end| match front_end {
+            FrontEnd::Http | FrontEnd::Authorize => true,
+            FrontEnd::Grpc => config.grpc.is_some(),
+            FrontEnd::Resp => config.resp.is_some(),
+            FrontEnd::Gateway => config.gateway.is_some(),
+            _ => false,
+        })
+        .collect()
+}

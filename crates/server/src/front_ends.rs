@@ -1,0 +1,107 @@
+//! The front ends as a list: the name of each, the address that it listens on, and what serves it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use tidegate::rules::FrontEnd;
+use tidegate_gateway::{self as gateway, Serving};
+use tidegate_listen::{Drain, Exchanges, ListenSettings};
+use tokio::net::TcpListener;
+
+use crate::config::Config;
+use crate::open::Service;
+use crate::{grpc, http, resp};
+
+/// A protocol that the server may speak.
+#[derive(Debug)]
+pub(crate) struct ServedFrontEnd {
+    pub(crate) name: &'static str,
+    /// The flag that sets its address.
+    pub(crate) flag: &'static str,
+    /// Its address, if it is on.
+    pub(crate) address: fn(&Config) -> Option<SocketAddr>,
+    /// Serves connections until the drain begins and the open ones have ended.
+    pub(crate) serve: for<'s> fn(&'s Service, TcpListener, Drain) -> BoxFuture<'s, ()>,
+}
+
+pub(crate) static FRONT_ENDS: [ServedFrontEnd; 4] = [
+    ServedFrontEnd {
+        name: "http",
+        flag: "--http",
+        address: |config| Some(config.http),
+        serve: |service, listener, drain| Box::pin(serve_http(service, listener, drain)),
+    },
+    ServedFrontEnd {
+        name: "grpc",
+        flag: "--grpc",
+        address: |config| config.grpc,
+        serve: |service, listener, drain| Box::pin(serve_grpc(service, listener, drain)),
+    },
+    ServedFrontEnd {
+        name: "resp",
+        flag: "--resp",
+        address: |config| config.resp,
+        serve: |service, listener, drain| Box::pin(serve_resp(service, listener, drain)),
+    },
+    ServedFrontEnd {
+        name: "gateway",
+        flag: "--gateway",
+        address: |config| Some(config.gateway.as_ref()?.address),
+        serve: |service, listener, drain| Box::pin(serve_gateway(service, listener, drain)),
+    },
+];
+
+async fn serve_http(service: &Service, listener: TcpListener, drain: Drain) {
+    let exchanges = service.admin.sinks.exchanges(FrontEnd::Http);
+    let settings = listening(service, Some(exchanges));
+    http::serve(listener, Arc::clone(&service.admin), settings, drain).await;
+}
+
+async fn serve_grpc(service: &Service, listener: TcpListener, drain: Drain) {
+    let settings = ListenSettings {
+        tls: service.grpc_tls.clone(),
+        ..listening(service, service.admin.sinks.grpc_exchanges())
+    };
+    if let Some(threads) = &service.threads {
+        let decider = Arc::clone(&service.admin.decider);
+        grpc::serve(listener, decider, threads, settings, drain).await;
+    }
+}
+
+async fn serve_resp(service: &Service, listener: TcpListener, drain: Drain) {
+    if let Some(threads) = &service.threads {
+        let decider = Arc::clone(&service.admin.decider);
+        resp::serve(listener, decider, threads, listening(service, None), drain).await;
+    }
+}
+
+async fn serve_gateway(service: &Service, listener: TcpListener, drain: Drain) {
+    let admin = &service.admin;
+    if let (Some(gateway), Some(threads)) = (admin.gateway.clone(), &service.threads) {
+        let shared = service.settings.clone();
+        let settings = ListenSettings {
+            tls: service.gateway_tls.clone().or(shared.tls),
+            budget: Some(service.descriptors.for_gateway()),
+            exchanges: Some(admin.sinks.exchanges(FrontEnd::Gateway)),
+            ..shared
+        };
+        let serving = Serving {
+            layer: admin.decider.limits(),
+            is_ready: admin.decider.ready_check(),
+            threads,
+            settings,
+            drain,
+        };
+        gateway::serve(listener, gateway, serving).await;
+    }
+}
+
+/// How the connections of a front end other than the gateway are served.
+fn listening(service: &Service, exchanges: Option<Exchanges>) -> ListenSettings {
+    ListenSettings {
+        budget: Some(service.descriptors.for_front_end()),
+        exchanges,
+        ..service.settings.clone()
+    }
+}

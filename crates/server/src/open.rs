@@ -1,0 +1,330 @@
+//! Opens what a server needs: settings that are files, the store, the data directory, the rules, certificates.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate::rules::{Consistency, Rule, RuleSet};
+use tidegate::store::SharedStore as _;
+use tidegate::{Clock as _, SystemClock};
+use tidegate_gateway::{Gateway, GatewaySettings};
+use tidegate_identity::{Identity, KeptFiles};
+use tidegate_listen::clock::Stopwatch;
+use tidegate_listen::stall::BodyRate;
+use tidegate_listen::{ListenSettings, Threads, Tls, client_tls};
+use tidegate_redis::RedisStore;
+use tokio::sync::Mutex;
+
+use crate::admin::{Admin, Opened};
+use crate::admin_token;
+use crate::config::{Config, TlsFiles};
+use crate::data_dir::{DataDir, DataDirError, LockedDir, running};
+use crate::file_descriptors::FileDescriptors;
+use crate::identity_warnings::identity_warnings;
+use crate::kept_counters::{self, KeptCounters};
+use crate::kept_instances;
+use crate::otlp::Exporter;
+use crate::recorded;
+use crate::rulebook::{NO_RULES, OpenError, RuleBook};
+use crate::run_error::RunError;
+use crate::shared_rules;
+use crate::store::{AnyStore, StoreCalls};
+use crate::token_files;
+use crate::watch::FileWatch;
+
+/// How long a start waits for Redis, so that a server does not begin without a Redis that is up.
+const FIRST_CONNECTION: Duration = Duration::from_secs(1);
+
+/// How much longer for a Redis that neither answers nor refuses: this machine may be busy.
+const SLOW_FIRST_CONNECTION: Duration = Duration::from_secs(2);
+
+/// A server whose rules and files are open, ready to run.
+pub struct Service {
+    pub(crate) admin: Arc<Admin>,
+    /// Settings of connections that all front ends share.
+    pub(crate) settings: ListenSettings,
+    /// How gRPC is served; it may require client certificates.
+    pub(crate) grpc_tls: Option<Tls>,
+    pub(crate) gateway_tls: Option<Tls>,
+    /// For front ends whose connections stay on one thread, if any is on.
+    pub(crate) threads: Option<Threads>,
+    pub(crate) descriptors: FileDescriptors,
+    pub(crate) watches: Watches,
+    /// When the keys of tokens are fetched again.
+    pub(crate) next_fetch: Duration,
+    pub(crate) drain_delay: Duration,
+    pub(crate) exporter: Option<Arc<Mutex<Exporter>>>,
+}
+
+/// The files that are followed.
+#[derive(Default)]
+pub(crate) struct Watches {
+    pub(crate) rules: Option<FileWatch>,
+    pub(crate) clients: Vec<FileWatch>,
+    pub(crate) tokens: Vec<(PathBuf, FileWatch)>,
+}
+
+impl Service {
+    /// Opens the store, the rules and the certificate. Logs warnings. Waits for disks, and briefly for Redis.
+    pub async fn open(config: &Config) -> Result<Self, RunError> {
+        for note in &config.notes {
+            tracing::warn!("{note}");
+        }
+        start_clocks();
+        warn_if_open(config);
+        let tls = load_tls(config.tls.as_ref())?;
+        let grpc_tls = match (&tls, &config.tls_client_ca) {
+            (Some(tls), Some(authorities)) => Some(tls.with_client_ca(authorities)?),
+            _ => tls.clone(),
+        };
+        let descriptors = FileDescriptors::share_out(config);
+        let of_gateway = config.gateway.as_ref();
+        let gateway_tls = load_tls(of_gateway.and_then(|gateway| gateway.tls.as_ref()))?;
+        let has_threads =
+            config.grpc.is_some() || config.gateway.is_some() || config.resp.is_some();
+        let threads = has_threads.then(Threads::start).transpose();
+        let threads = threads.map_err(RunError::Threads)?;
+        // The watch starts before the first read, so that no change is missed.
+        let rules_watch = config.rules.as_ref().map(FileWatch::new);
+        let data = open_data(config).map_err(OpenError::from)?;
+        let (store, counters) = open_store(config, data.as_ref()).await;
+        let (book, rules) = open_rules(config, &store, data.as_ref())?;
+        let client_watches = config.identify.files().map(FileWatch::new).collect();
+        let identity = Identity::open(
+            &config.identify,
+            config.trusted_proxies.clone(),
+            client_tls::trusting,
+        )?;
+        let identity = Arc::new(identity);
+        let gateway = match gateway_settings(config, &descriptors) {
+            Some(settings) => Some(Arc::new(Gateway::new(&settings, Arc::clone(&identity))?)),
+            None => None,
+        };
+        let next_fetch = identity
+            .first_fetch(kept_files(data.as_ref()).as_ref())
+            .await;
+        let recorded = recorded::open(config)?;
+        let opened = Opened {
+            store,
+            book,
+            rules,
+            identity,
+            gateway,
+            data,
+            counters,
+            sinks: recorded.sinks,
+            otlp: recorded.counts,
+        };
+        let admin = Admin::new(config, opened);
+        admin_token::open(&admin)?;
+        let access = &admin.decider.access;
+        let watches = Watches {
+            rules: rules_watch,
+            clients: client_watches,
+            tokens: token_files::watch(access),
+        };
+        token_files::reload(access, |_| true);
+        if admin.book.is_shared() {
+            shared_rules::follow(&admin).await;
+        }
+        admin.overrides.follow(&admin.gate, false).await;
+        log_rules(&admin);
+        for warning in identity_warnings(config, &admin.gate.rules()) {
+            tracing::warn!("{warning}");
+        }
+        let settings = ListenSettings {
+            tls,
+            max_connections: config.max_connections,
+            drain_timeout: config.drain_timeout.into(),
+            // If a proxy disconnects while its client waits for a delay, its charge is given back.
+            half_close: false,
+            ..ListenSettings::default()
+        };
+        Ok(Self {
+            admin: Arc::new(admin),
+            settings,
+            grpc_tls,
+            gateway_tls,
+            threads,
+            descriptors,
+            watches,
+            next_fetch,
+            drain_delay: config.drain_delay.into(),
+            exporter: recorded.exporter,
+        })
+    }
+}
+
+/// Warns about addresses that other machines reach without a token.
+fn warn_if_open(config: &Config) {
+    let addresses = [Some(config.http), config.grpc, config.resp];
+    let addresses = addresses.into_iter().flatten();
+    for address in addresses.filter(|address| !address.ip().is_loopback()) {
+        if config.tokens.is_empty() {
+            tracing::warn!(
+                "{address} is reachable from other machines and no tokens are set: any client can use up the limits of others; set TIDEGATE_TOKEN or `tokens`"
+            );
+        }
+    }
+}
+
+fn load_tls(files: Option<&TlsFiles>) -> Result<Option<Tls>, RunError> {
+    let tls = files.map(|files| Tls::load(&files.cert, &files.key));
+    Ok(tls.transpose()?)
+}
+
+/// The data directory, for fetched keys.
+pub(crate) fn kept_files(data: Option<&Arc<LockedDir>>) -> Option<Arc<dyn KeptFiles>> {
+    data.map(|data| Arc::clone(data) as Arc<dyn KeptFiles>)
+}
+
+/// The settings of the gateway, if there is one.
+fn gateway_settings(config: &Config, descriptors: &FileDescriptors) -> Option<GatewaySettings> {
+    let gateway = config.gateway.as_ref()?;
+    Some(GatewaySettings {
+        routes: gateway.routes.clone(),
+        upstream_ca: gateway.upstream_ca.clone(),
+        health: gateway.health.clone(),
+        body_rate: gateway.body_min_rate.map(|bytes_per_second| BodyRate {
+            bytes_per_second,
+            window: gateway.body_rate_window,
+        }),
+        max_connections: descriptors.upstream,
+        max_connections_per_client: descriptors.upstream_per_client,
+        max_background_requests: gateway.max_background_requests,
+        ipv6_prefix: config.rule_settings.ipv6_prefix,
+        encoded_slashes: config.encoded_slashes,
+        underscore_headers: config.underscore_headers,
+        is_tls: gateway.tls.is_some() || config.tls.is_some(),
+    })
+}
+
+/// Reads the clocks that decisions read. The first reading calibrates them, which takes longer than a
+/// decision may.
+fn start_clocks() {
+    let _ = (SystemClock.now(), Stopwatch::start());
+}
+
+/// The store, and the snapshots of an in-memory store. A Redis store opens whether Redis answers or not, and
+/// reconnects by itself.
+async fn open_store(
+    config: &Config,
+    data: Option<&Arc<LockedDir>>,
+) -> (AnyStore, Option<KeptCounters>) {
+    let Some(settings) = &config.redis else {
+        let (store, counters) = kept_counters::open(config, data);
+        return (AnyStore::Memory(store), counters);
+    };
+    let known_instances = data.map(|data| kept_instances::load(data, SystemClock.now()));
+    let mut settings = settings.clone();
+    settings.known_instances = known_instances.unwrap_or_default();
+    let store = RedisStore::open(settings.clone());
+    let mut connected = store.connected(FIRST_CONNECTION).await;
+    if connected.is_err() && store.is_slow() {
+        connected = store.connected(SLOW_FIRST_CONNECTION).await;
+    }
+    match connected {
+        Ok(()) => tracing::info!(
+            redis = %settings.url,
+            namespace = settings.namespace.as_ref().map(tracing::field::display),
+            "state is shared in Redis"
+        ),
+        Err(problem) => tracing::warn!(
+            redis = %settings.url,
+            problem,
+            servers = store.instances().unwrap_or(1).max(config.instances),
+            "Redis does not answer; until it does, each rule follows its `on_store_failure`"
+        ),
+    }
+    (AnyStore::Redis(store, StoreCalls::new()), None)
+}
+
+/// The data directory. A server whose rules come from a file can run without it; with a read-only directory
+/// it serves the rules in it.
+fn open_data(config: &Config) -> Result<Option<Arc<LockedDir>>, DataDirError> {
+    let path = &config.data_dir;
+    match LockedDir::open(path) {
+        Ok(directory) => {
+            // A killed server may have left one.
+            let _ = running::withdraw(&directory);
+            Ok(Some(Arc::new(directory)))
+        }
+        Err(error) if config.rules.is_some() => {
+            tracing::warn!("nothing is kept across restarts: {error}");
+            Ok(None)
+        }
+        Err(error @ DataDirError::Denied { .. }) => match LockedDir::open_to_read(path) {
+            Ok(directory) => Ok(Some(Arc::new(directory))),
+            Err(in_use @ DataDirError::InUse { .. }) => Err(in_use),
+            Err(_) => Err(error),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+/// The versions of the rules in the data directory. Without a version, the directory must be writable.
+fn open_versions(config: &Config, data: Option<&Arc<LockedDir>>) -> Result<DataDir, DataDirError> {
+    let versions = match data {
+        Some(directory) => DataDir::within(Arc::clone(directory))?,
+        None => DataDir::open(&config.data_dir)?,
+    };
+    let versions = versions.keep(config.history);
+    for warning in versions.warnings() {
+        tracing::warn!("{warning}");
+    }
+    if !versions.is_writable() {
+        let error = DataDirError::read_only(&config.data_dir);
+        if versions.current().is_none() && config.redis.is_none() {
+            return Err(error);
+        }
+        tracing::warn!("the rules can be read but not changed: {error}");
+    }
+    Ok(versions)
+}
+
+fn open_rules(
+    config: &Config,
+    store: &AnyStore,
+    data: Option<&Arc<LockedDir>>,
+) -> Result<(RuleBook, RuleSet), OpenError> {
+    let settings = config.rule_settings.clone();
+    let (book, rules, problems) = if let Some(file) = &config.rules {
+        RuleBook::of_file(file.clone(), settings)?
+    } else {
+        let data_dir = open_versions(config, data)?;
+        match store {
+            AnyStore::Redis(store, _) => {
+                RuleBook::of_redis(store.clone(), data_dir, config.history, settings)
+            }
+            AnyStore::Memory(_) => {
+                RuleBook::of_data_dir(data_dir, config.data_dir.clone(), settings)?
+            }
+        }
+    };
+    book.log_warnings(&problems);
+    let leased = |rule: &&Arc<Rule>| rule.sync() == Consistency::Leased && config.redis.is_none();
+    for rule in rules.iter().filter(leased) {
+        tracing::warn!(
+            rule = rule.id(),
+            "`sync: leased` has no effect with the in-memory store"
+        );
+    }
+    Ok((book, rules))
+}
+
+fn log_rules(admin: &Admin) {
+    let rules = admin.gate.rules();
+    if !admin.book.has_rules() {
+        tracing::error!("no rules loaded yet; answering 503 until Redis provides them");
+        return;
+    }
+    // Already logged for a Redis without rules.
+    if rules.is_empty() && !(admin.book.is_shared() && admin.book.version() == 0) {
+        tracing::warn!("{NO_RULES}");
+    }
+    tracing::info!(
+        rules = rules.len(),
+        version = admin.book.version(),
+        "the rules are in force"
+    );
+}
