@@ -51,7 +51,7 @@ fn paths_by_hand() {
 }
 
 #[test]
-fn a_call_with_another_method_is_told_those_that_there_are() {
+fn a_call_with_another_method_gets_those_that_there_are() {
     #[rustfmt::skip]
     let table = [
         ("/v1/check",               "POST"),
