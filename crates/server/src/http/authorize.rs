@@ -24,7 +24,7 @@ use tidegate_listen::Peer;
 use tidegate_tower::{DenialReason, Protocol, RateLimit, UnderscoreHeaders, Unmeasured};
 use tower::{Layer as _, Service, ServiceExt as _};
 
-use super::body::{self, CallBody};
+use super::body::{self, ArrivingBody};
 use super::original::{Original, describes_another};
 use crate::access::{AccessRefusal, PresentedToken, UNKNOWN_TOKEN};
 use crate::decider::Decider;
@@ -113,7 +113,7 @@ impl Authorize {
         &self,
         decider: &Decider,
         parts: Parts,
-        body: CallBody,
+        body: ArrivingBody,
     ) -> Result<ApiReply, HttpProblem> {
         let deny_status = deny_status(parts.uri.query().unwrap_or_default())?;
         let reply = match body.check_length() {

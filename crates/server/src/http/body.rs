@@ -33,13 +33,13 @@ pub(crate) const UNREAD: usize = usize::MAX;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The body of a call, with the bounds that its route has.
-pub(super) struct CallBody {
+pub(super) struct ArrivingBody {
     incoming: Incoming,
     most: usize,
     scope: CallScope,
 }
 
-impl CallBody {
+impl ArrivingBody {
     pub(super) fn new(incoming: Incoming, most: usize, scope: CallScope) -> Self {
         Self {
             incoming,

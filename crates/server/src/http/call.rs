@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::request::Parts;
 
 use super::Api;
-use super::body::CallBody;
+use super::body::ArrivingBody;
 use crate::access::Caller;
 
 /// A call that its handler may answer.
@@ -15,5 +15,5 @@ pub(super) struct ApiCall {
     /// What the `{…}` of the route's path stand for, still percent-encoded; empty without any.
     pub(super) names: [String; 2],
     pub(super) caller: Caller,
-    pub(super) body: CallBody,
+    pub(super) body: ArrivingBody,
 }

@@ -9,7 +9,7 @@ use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
 use tidegate::rules::FrontEnd;
 
-use super::body::CallBody;
+use super::body::ArrivingBody;
 use super::call::ApiCall;
 use super::question::{Batch, CheckRequest};
 use super::{answer, body};
@@ -24,7 +24,7 @@ const YIELD_EVERY: usize = 16;
 /// Room for the headers of a reply, with those that are added later: the map need not grow.
 const MOST_HEADERS: usize = 9;
 
-pub(super) async fn check(decider: &Decider, body: CallBody) -> Result<ApiReply, HttpProblem> {
+pub(super) async fn check(decider: &Decider, body: ArrivingBody) -> Result<ApiReply, HttpProblem> {
     super::need_rules(decider)?;
     let body = body.read(&decider.bodies).await?;
     match check_now(decider, &body)? {

@@ -47,7 +47,7 @@ use crate::admin::Admin;
 use crate::decider::Decider;
 use crate::problem::{ApiReply, HttpProblem};
 use api_body::ApiBody;
-use body::CallBody;
+use body::ArrivingBody;
 use call::ApiCall;
 use route::{ApiHandler, ApiRoute};
 
@@ -105,7 +105,7 @@ async fn dispatch(
     peer: Peer,
 ) -> Result<Response<ApiBody>, HttpProblem> {
     let (route, names) = route::find(&parts.method, parts.uri.path())?;
-    let body = CallBody::new(body, route.body, route.scope);
+    let body = ArrivingBody::new(body, route.body, route.scope);
     let access = &api.decider.access;
     let reply = match route.handler {
         ApiHandler::Check => {
@@ -150,7 +150,7 @@ fn admit(
     api: &Api,
     route: &ApiRoute,
     parts: &Parts,
-    body: &CallBody,
+    body: &ArrivingBody,
 ) -> Result<Caller, HttpProblem> {
     if route.scope == CallScope::Open {
         body.check_length()?;

@@ -9,7 +9,7 @@ use serde_json::json;
 use tidegate::document::{Entry, Node, Place, Problems, Scalar, ScalarKind, Spot, Value};
 use tidegate::rules::{Rule, RuleSet};
 
-use super::body::CallBody;
+use super::body::ArrivingBody;
 use super::call::ApiCall;
 use super::conditional::unless_known;
 use super::query::parameters;
@@ -246,7 +246,7 @@ pub(super) async fn delete(call: ApiCall) -> Result<ApiReply, HttpProblem> {
 /// Reads a body as a document, and what it says: a long one on a thread that may block.
 async fn read_document<T: Send + 'static>(
     admin: &Arc<Admin>,
-    body: CallBody,
+    body: ArrivingBody,
     read: impl FnOnce(&Admin, Node) -> Result<T, HttpProblem> + Send + 'static,
 ) -> Result<T, HttpProblem> {
     let body = body.read(&admin.decider.bodies).await?;
