@@ -4,8 +4,9 @@ use std::error::Error;
 
 /// Small files that survive a restart.
 pub trait KeptFiles: Send + Sync {
-    /// The content of a file, if there is one.
-    fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Box<dyn Error + Send + Sync>>;
+    /// Passes the content of a file to `decode`, if there is one. Logs the consequence if it cannot be used. One that
+    /// is damaged, for which `decode` returns false, is set aside.
+    fn load(&self, name: &str, consequence: &str, decode: &mut dyn FnMut(&[u8]) -> bool);
 
     /// Writes a file atomically. Waits for the disk.
     fn write(&self, name: &str, text: &[u8]) -> Result<(), Box<dyn Error + Send + Sync>>;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
 use crate::fetch::Fetcher;
@@ -17,6 +18,8 @@ use crate::tokens::Tokens;
 
 /// The file in the data directory.
 const FILE: &str = "jwks.json";
+/// What happens if it cannot be used.
+const LOST: &str = "the keys of tokens are not known until they are fetched";
 /// How often a set is fetched whose server gives no cache lifetime.
 const EVERY: Duration = Duration::from_mins(10);
 const SHORTEST: Duration = Duration::from_mins(1);
@@ -51,6 +54,14 @@ struct FetchState {
     is_fetching: bool,
     /// Whether unknown keys cause no further fetch now.
     is_quiet: bool,
+}
+
+/// A set as it is stored.
+#[derive(Serialize, Deserialize)]
+struct KeptSet {
+    /// Where it came from.
+    url: String,
+    set: Value,
 }
 
 impl RemoteKeys {
@@ -214,21 +225,15 @@ impl Tokens {
 
     /// Uses the stored set, if it came from the same URL.
     fn use_kept(&self, remote: &RemoteKeys, data: &dyn KeptFiles) {
-        let kept = match data.read(FILE) {
-            Ok(Some(kept)) => kept,
-            Ok(None) => return,
-            Err(error) => {
-                return tracing::warn!("the stored keys of tokens cannot be used: {error}");
-            }
+        let mut kept = None;
+        data.load(FILE, LOST, &mut |text| {
+            kept = serde_json::from_slice(text).ok();
+            kept.is_some()
+        });
+        let Some(KeptSet { url, set }) = kept else {
+            return;
         };
-        let kept: Option<Value> = serde_json::from_slice(&kept).ok();
-        let Some((url, set)) = kept
-            .as_ref()
-            .and_then(|kept| Some((kept.get("url")?, kept.get("set")?)))
-        else {
-            return tracing::warn!("the stored keys of tokens cannot be used: `{FILE}` is damaged");
-        };
-        if *url != remote.fetcher.url().to_full() {
+        if url != remote.fetcher.url().to_full() {
             return tracing::info!(
                 "the stored keys of tokens came from another URL and are not used"
             );
@@ -252,9 +257,12 @@ async fn keep(remote: &RemoteKeys, set: Bytes, data: Option<&Arc<dyn KeptFiles>>
     let Ok(set) = serde_json::from_slice::<Value>(&set) else {
         return;
     };
-    let text = json!({"url": remote.fetcher.url().to_full(), "set": set}).to_string();
+    let url = remote.fetcher.url().to_full();
+    let Ok(text) = serde_json::to_vec(&KeptSet { url, set }) else {
+        return;
+    };
     let data = Arc::clone(data);
-    let writing = tokio::task::spawn_blocking(move || data.write(FILE, text.as_bytes()));
+    let writing = tokio::task::spawn_blocking(move || data.write(FILE, &text));
     if let Ok(Err(error)) = writing.await {
         tracing::warn!(
             "the keys of tokens could not be stored for a start without their issuer: {error}"

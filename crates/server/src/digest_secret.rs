@@ -27,17 +27,12 @@ pub(crate) fn open(config: &Config, data: Option<&LockedDir>) -> ValueDigest {
 }
 
 fn read_or_make(data: Option<&LockedDir>) -> String {
-    let secret = match data.map(|data| data.read(FILE)) {
-        Some(Ok(Some(text))) => match usable(&text) {
-            Some(secret) => return secret,
-            None => random(),
-        },
-        Some(Err(error)) => {
-            tracing::warn!("digests of secret values are new after each start: {error}");
-            return random();
-        }
-        None | Some(Ok(None)) => random(),
-    };
+    if let Some(secret) =
+        data.and_then(|data| data.load(FILE, "digests of secret values are new", usable))
+    {
+        return secret;
+    }
+    let secret = random();
     if let Some(data) = data.filter(|data| data.is_writable())
         && let Err(error) = data.write(FILE, format!("{secret}\n").as_bytes())
     {

@@ -102,17 +102,7 @@ fn load(config: &Config, data: &LockedDir) -> Option<(MemoryStore, Restored)> {
             found
         }
         Err(problem) => {
-            let path = data.path().join(FILE);
-            let path = path.display();
-            match data.set_aside(FILE) {
-                Ok(aside) => tracing::warn!(
-                    "the counters in `{path}` cannot be used, so all limits start fresh: {problem}; the file was set aside as `{}`",
-                    aside.display()
-                ),
-                Err(error) => tracing::warn!(
-                    "the counters in `{path}` cannot be used, so all limits start fresh: {problem}; the file was left there: {error}"
-                ),
-            }
+            data.set_aside(FILE, "all limits start fresh", problem);
             None
         }
     }

@@ -22,23 +22,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How often to rewrite an unchanged file, so that it stays valid for a day from then.
 const WRITE_EVERY: Duration = Duration::from_mins(1);
 
-/// The stored servers, as valid at `now`. An unusable file is logged and ignored.
+/// The stored servers, as valid at `now`.
 pub(crate) fn load(data: &LockedDir, now: Timestamp) -> KnownInstances {
-    let known = match data.read(FILE) {
-        Ok(None) => return KnownInstances::default(),
-        Ok(Some(text)) => decode(&text, now),
-        Err(error) => {
-            tracing::warn!("the number of servers is not known: {error}");
-            return KnownInstances::default();
-        }
-    };
-    let Some(mut known) = known else {
-        tracing::warn!(
-            path = %data.path().join(FILE).display(),
-            "the file of instances cannot be used; the number of servers is not known until Redis provides it"
-        );
-        return KnownInstances::default();
-    };
+    let lost = "the number of servers is not known until Redis provides it";
+    let known = data.load(FILE, lost, |text| decode(text, now));
+    let mut known = known.unwrap_or_default();
     if !data.is_writable() {
         // Another server could read the file too, and ids must be unique.
         known.id = None;

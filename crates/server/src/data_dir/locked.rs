@@ -1,5 +1,6 @@
 //! The locked directory: one server at a time, and files that are replaced atomically.
 
+use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -91,6 +92,30 @@ impl LockedDir {
         }
     }
 
+    /// What `decode` makes of a small file; `None` if there is none. Logs the consequence if it cannot be used. One
+    /// that is damaged, so that `decode` makes nothing of it, is set aside.
+    pub(crate) fn load<T>(
+        &self,
+        name: &str,
+        consequence: &str,
+        decode: impl FnOnce(&[u8]) -> Option<T>,
+    ) -> Option<T> {
+        match self.read(name) {
+            Ok(Some(text)) => {
+                let decoded = decode(&text);
+                if decoded.is_none() {
+                    self.set_aside(name, consequence, "it is damaged");
+                }
+                decoded
+            }
+            Ok(None) => None,
+            Err(error) => {
+                tracing::warn!("{consequence}: {error}");
+                None
+            }
+        }
+    }
+
     /// Creates or replaces a file. When this returns, it is on the disk.
     pub fn write(&self, name: &str, text: &[u8]) -> Result<(), DataDirError> {
         self.write_with(name, |file| file.write_all(text))
@@ -118,13 +143,17 @@ impl LockedDir {
         }
     }
 
-    /// Renames an unusable file, over one that was set aside earlier. Returns its new path.
-    pub fn set_aside(&self, name: &str) -> Result<PathBuf, DataDirError> {
+    /// Renames an unusable file, over one that was set aside earlier, and logs the consequence.
+    pub(crate) fn set_aside(&self, name: &str, consequence: &str, problem: impl fmt::Display) {
         let path = self.path.join(name);
         let aside = self.path.join(format!("{name}.corrupt"));
         let renamed = fs::rename(&path, &aside).and_then(|()| sync(&self.path));
-        renamed.map_err(|error| DataDirError::new("rename", &path, error))?;
-        Ok(aside)
+        let then = match renamed {
+            Ok(()) => format!("set aside as `{}`", aside.display()),
+            Err(error) => format!("left there: {error}"),
+        };
+        let path = path.display();
+        tracing::warn!("`{path}` cannot be used, so {consequence}: {problem}; the file was {then}");
     }
 
     /// Creates a file. Returns false, and changes nothing, if the name exists already.
@@ -183,11 +212,8 @@ impl LockedDir {
 }
 
 impl KeptFiles for LockedDir {
-    fn read(
-        &self,
-        name: &str,
-    ) -> Result<Option<Vec<u8>>, Box<dyn std::error::Error + Send + Sync>> {
-        Ok(self.read(name)?)
+    fn load(&self, name: &str, consequence: &str, decode: &mut dyn FnMut(&[u8]) -> bool) {
+        self.load(name, consequence, |text| decode(text).then_some(()));
     }
 
     fn write(

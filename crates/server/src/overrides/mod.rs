@@ -24,6 +24,8 @@ use crate::telemetry::gauge;
 
 /// The file in the data directory.
 const FILE: &str = "overrides";
+/// What happens if it cannot be used.
+const LOST: &str = "the temporary overrides are lost and the rules' own values apply";
 
 /// The temporary overrides of a server.
 pub(crate) struct OverrideBook {
@@ -61,14 +63,14 @@ impl OverrideBook {
         redis: Option<&RedisStore>,
         history: usize,
     ) -> Self {
-        let kept = data.map(|data| load(data)).unwrap_or_default();
+        let kept = data.and_then(|data| data.load(FILE, LOST, KeptOverrides::from_file));
         Self {
             data: data.filter(|data| data.is_writable()).cloned(),
             redis: redis.cloned(),
             history,
             changing: Mutex::new(()),
             shown: RwLock::new(OverridesInForce {
-                kept: Arc::new(kept),
+                kept: Arc::new(kept.unwrap_or_default()),
                 ..OverridesInForce::default()
             }),
         }
@@ -200,30 +202,6 @@ impl OverrideBook {
         };
         gate.replace_overrides(in_force);
     }
-}
-
-/// The overrides in the data directory.
-fn load(data: &LockedDir) -> KeptOverrides {
-    let text = match data.read(FILE) {
-        Ok(Some(text)) => text,
-        Ok(None) => return KeptOverrides::default(),
-        Err(error) => {
-            tracing::warn!("the temporary overrides are lost: {error}");
-            return KeptOverrides::default();
-        }
-    };
-    if let Some(kept) = KeptOverrides::from_file(&text) {
-        return kept;
-    }
-    let path = match data.set_aside(FILE) {
-        Ok(path) => path,
-        Err(_) => data.path().join(FILE),
-    };
-    tracing::warn!(
-        path = %path.display(),
-        "the temporary overrides are lost, because their file is damaged; the rules' own values apply"
-    );
-    KeptOverrides::default()
 }
 
 #[cfg(test)]
