@@ -11,8 +11,8 @@ use tokio::sync::Mutex;
 
 use crate::RedisStore;
 use crate::dial::within;
+use crate::document::store_error;
 use crate::namespace::{self, Namespace};
-use crate::rules::store_error;
 
 /// The most bytes that an instance publishes, and that are read of one.
 pub const MOST_ACTIVITY: usize = 64 << 10;

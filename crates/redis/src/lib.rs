@@ -35,6 +35,7 @@ mod call;
 mod cluster;
 mod damage;
 mod dial;
+mod document;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -49,7 +50,6 @@ mod namespace;
 mod network;
 mod plan;
 mod router;
-mod rules;
 mod script;
 mod sentinel;
 mod settings;
@@ -60,11 +60,11 @@ mod wire;
 
 pub use activity::{MOST_ACTIVITY, PublishedActivity};
 pub use damage::Damage;
+pub use document::{RedisDocument, Written};
 pub use health::{Breaker, Health};
 pub use instances::{KnownInstance, KnownInstances};
 pub use namespace::{Namespace, NamespaceError};
 pub use network::{ConnectingToRedis, NetworkConnection, NetworkStream, RedisNetwork};
-pub use rules::{NewRules, Written};
 pub use settings::{RedisSettings, RedisTls};
 pub use stats::Stats;
 pub use store::RedisStore;

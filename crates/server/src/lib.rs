@@ -53,6 +53,7 @@ pub mod rulebook;
 mod run;
 mod run_error;
 mod seconds;
+mod shared_document;
 mod shared_rules;
 mod store;
 mod telemetry;

@@ -127,7 +127,7 @@ impl Service {
         if admin.book.is_shared() {
             shared_rules::follow(&admin).await;
         }
-        admin.overrides.follow(&admin.gate, false).await;
+        admin.overrides.follow(&admin.gate).await;
         log_rules(&admin);
         for warning in identity_warnings(config, &admin.gate.rules()) {
             tracing::warn!("{warning}");
@@ -294,7 +294,7 @@ fn open_rules(
         let data_dir = open_versions(config, data)?;
         match store {
             AnyStore::Redis(store, _) => {
-                RuleBook::of_redis(store.clone(), data_dir, config.history, settings)
+                RuleBook::of_redis(store, data_dir, config.history, settings)
             }
             AnyStore::Memory(_) => {
                 RuleBook::of_data_dir(data_dir, config.data_dir.clone(), settings)?

@@ -189,9 +189,7 @@ impl From<ChangeError> for HttpProblem {
             ChangeError::FromFile { .. }
             | ChangeError::Duplicate(_)
             | ChangeError::Unreadable(_) => StatusCode::CONFLICT,
-            ChangeError::Unreachable(_) | ChangeError::Unknown(_) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            ChangeError::Shared(_) => StatusCode::SERVICE_UNAVAILABLE,
             ChangeError::Stale(_) | ChangeError::OtherVersion { .. } => {
                 StatusCode::PRECONDITION_FAILED
             }
@@ -225,9 +223,7 @@ impl From<OverrideError> for HttpProblem {
             OverrideError::NoSuchOverride(_) => StatusCode::NOT_FOUND,
             OverrideError::TooMany(_) | OverrideError::TooLarge => StatusCode::UNPROCESSABLE_ENTITY,
             OverrideError::Unreadable(_) | OverrideError::Contended => StatusCode::CONFLICT,
-            OverrideError::Unreachable(_) | OverrideError::Unknown(_) => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            OverrideError::Shared(_) => StatusCode::SERVICE_UNAVAILABLE,
             OverrideError::NotKept(error) => not_kept(error),
         };
         Self::new(status, with_source(&error))

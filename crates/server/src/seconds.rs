@@ -17,3 +17,18 @@ pub(crate) fn date_time(at: Timestamp) -> String {
     jiff::Timestamp::from_microsecond(micros)
         .map_or_else(|_| String::new(), |time| time.to_string())
 }
+
+/// A time as microseconds since 1970, for serde.
+pub(crate) mod micros {
+    use serde::{Deserialize as _, Deserializer, Serializer};
+    use tidegate::Timestamp;
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+    pub(crate) fn serialize<S: Serializer>(at: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(at.as_micros())
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+        u64::deserialize(from).map(Timestamp::from_micros)
+    }
+}

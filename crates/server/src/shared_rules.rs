@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Interval, MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 
 use crate::admin::Admin;
 use crate::rulebook::{FollowError, Followed, NO_RULES};
 
-/// How often the version of the rules in Redis is polled.
+/// How often the version of a document in Redis is polled.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// Follows what is in Redis until dropped: the temporary overrides, and the rules if they are shared. Returns
@@ -26,49 +26,37 @@ pub(crate) async fn keep_following(admin: Arc<Admin>) {
         rules_hint.notify_one();
         overrides_hint.notify_one();
     });
-    let asking = async {
-        if !admin.book.is_shared() {
-            return;
-        }
-        let mut times = asking_times();
-        let mut is_sure = false;
-        loop {
-            let is_hint = is_hint(&rules_hint, &mut times).await;
-            // After a hint the rules are read whatever their version: after a failover, two sets can have the
-            // same one.
-            if !is_hint
-                && is_sure
-                && let Ok(version) = store.rules_version().await
-                && version == admin.book.version()
-            {
-                continue;
-            }
-            is_sure = follow(&admin).await;
+    let rules = async {
+        if admin.book.is_shared() {
+            let (book, admin) = (&admin.book, &admin);
+            keep_asking(&rules_hint, || book.is_level(), || follow(admin)).await;
         }
     };
-    let asking_overrides = async {
-        let mut times = asking_times();
-        let mut is_sure = false;
-        loop {
-            let is_hint = is_hint(&overrides_hint, &mut times).await;
-            let is_cheap = is_sure && !is_hint;
-            is_sure = admin.overrides.follow(&admin.gate, is_cheap).await;
-        }
+    let overrides = async {
+        let (book, gate) = (&admin.overrides, &admin.gate);
+        keep_asking(&overrides_hint, || book.is_level(), || book.follow(gate)).await;
     };
-    tokio::join!(hearing, asking, asking_overrides);
+    tokio::join!(hearing, rules, overrides);
 }
 
-fn asking_times() -> Interval {
+/// Follows a document after each hint, and when its version in Redis is another than the one in force. Never ends.
+async fn keep_asking<L, F>(hint: &Notify, is_level: impl Fn() -> L, follow: impl Fn() -> F)
+where
+    L: Future<Output = bool>,
+    F: Future<Output = bool>,
+{
     let mut times = tokio::time::interval(ASK_EVERY);
     times.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    times
-}
-
-/// Waits for a hint or for the next time to ask; whether it was a hint.
-async fn is_hint(hint: &Notify, times: &mut Interval) -> bool {
-    tokio::select! {
-        () = hint.notified() => true,
-        _ = times.tick() => false,
+    let mut is_sure = false;
+    loop {
+        let is_hint = tokio::select! {
+            () = hint.notified() => true,
+            _ = times.tick() => false,
+        };
+        // After a hint the document is read whatever its version: after a failover, two can have the same one.
+        if is_hint || !is_sure || !is_level().await {
+            is_sure = follow().await;
+        }
     }
 }
 

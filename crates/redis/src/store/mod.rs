@@ -26,9 +26,9 @@ use crate::instances::{self, Instances, KnownInstances};
 use crate::keys::{KeySecret, RedisKeys, SecretFrom};
 use crate::leases::{UnitPools, is_leasable};
 use crate::monotonic::now;
+use crate::namespace;
 use crate::plan::{Plan, PlannedCharge};
 use crate::router::Router;
-use crate::rules::RuleNames;
 use crate::script::SHA1;
 use crate::settings::RedisSettings;
 use crate::stats::Stats;
@@ -50,7 +50,8 @@ struct StoreInner {
     hints: Hints,
     pools: UnitPools,
     instances: Instances,
-    rule_names: RuleNames,
+    /// What all keys begin with.
+    prefix: String,
     activity: ActivityBoard,
     /// Scopes that were charged together with others in other slots.
     across: parking_lot::RwLock<std::collections::HashSet<u64>>,
@@ -90,7 +91,7 @@ impl RedisStore {
             hints: Hints::new(),
             pools: UnitPools::default(),
             instances: Instances::new(namespace, settings.known_instances.clone()),
-            rule_names: RuleNames::new(namespace),
+            prefix: namespace::prefix(namespace),
             activity: ActivityBoard::new(namespace),
             across: parking_lot::RwLock::default(),
             stats,
@@ -198,8 +199,8 @@ impl RedisStore {
         &self.inner.activity
     }
 
-    pub(crate) fn rule_names(&self) -> &RuleNames {
-        &self.inner.rule_names
+    pub(crate) fn prefix(&self) -> &str {
+        &self.inner.prefix
     }
 }
 

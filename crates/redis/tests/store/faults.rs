@@ -225,7 +225,7 @@ async fn questions_with_more_patience_do_not_keep_the_breaker_shut() {
     let patient: Vec<_> = (0..3)
         .map(|_| {
             let store = store.clone();
-            tokio::spawn(async move { store.rules_version().await })
+            tokio::spawn(async move { store.shared_rules(1).version().await })
         })
         .collect();
     ask_for(&store, Duration::from_millis(300)).await;

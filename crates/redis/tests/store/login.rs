@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::{Limit, Scope};
-use tidegate_redis::{NewRules, RedisSettings, RedisStore, RedisTls};
+use tidegate_redis::{RedisSettings, RedisStore, RedisTls};
 use tidegate_testkit::conformance;
 use tidegate_testkit::redis::{Certificates, ClientCertificates, Cluster, Program, RedisServer};
 
@@ -117,13 +117,7 @@ async fn the_user_that_the_guide_makes_may_do_all_that_is_needed_and_no_more() {
         let store = RedisStore::open(settings);
         store.connected(PATIENCE).await.unwrap();
         conformance::run_all(&store).await;
-        let new = NewRules {
-            after: 0,
-            text: "[]",
-            row: "{}",
-            keep: 1,
-        };
-        store.write_rules(new).await.unwrap();
+        store.shared_rules(1).write(0, "[]", "{}").await.unwrap();
         let listening = tokio::time::timeout(Duration::from_millis(300), store.follow_rules(|| {}));
         assert!(listening.await.is_err(), "it listens for ever");
         let log: Vec<redis::Value> = server.query(&["ACL", "LOG"]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_core::SharedStore as _;
 use tidegate_core::{Limit, Request, Scope, Store as _};
-use tidegate_redis::{NewRules, RedisSettings, RedisStore, Written};
+use tidegate_redis::{RedisSettings, RedisStore, Written};
 use tidegate_testkit::redis::{Cluster, RedisServer};
 
 use crate::Asked;
@@ -23,13 +23,8 @@ async fn store(url: &str, namespace: Option<&str>) -> RedisStore {
 }
 
 async fn write_rules(store: &RedisStore, text: &str) -> Written {
-    let new = NewRules {
-        after: 0,
-        text,
-        row: "{}",
-        keep: 3,
-    };
-    store.write_rules(new).await.unwrap()
+    let rules = store.shared_rules(3);
+    rules.write(0, text, "{}").await.unwrap()
 }
 
 /// Takes a permit, and returns its lease.
@@ -63,21 +58,26 @@ async fn share_nothing(url: &str) {
             assert_eq!(outcome.remaining, 4, "{name:?}: {scope}");
         }
         permits.push(take_permit(&store).await);
-        assert_eq!(store.rules_version().await.unwrap(), 0, "{name:?}");
+        assert_eq!(
+            store.shared_rules(3).version().await.unwrap(),
+            0,
+            "{name:?}"
+        );
         assert_eq!(
             write_rules(&store, name.unwrap_or("none")).await,
             Written::Version(1)
         );
-        assert_eq!(store.overrides_text().await.unwrap(), None, "{name:?}");
-        let written = store.write_overrides(0, name.unwrap_or("none")).await;
+        let overrides = store.shared_overrides();
+        assert_eq!(overrides.current().await.unwrap(), (0, None), "{name:?}");
+        let written = overrides.write(0, name.unwrap_or("none"), "").await;
         assert_eq!(written.unwrap(), Written::Version(1));
         stores.push(store);
     }
     for (store, name) in stores.iter().zip(names) {
-        let text = store.rules_text(1).await.unwrap();
+        let text = store.shared_rules(3).text(1).await.unwrap();
         assert_eq!(text.as_deref(), Some(name.unwrap_or("none")));
-        let overrides = store.overrides_text().await.unwrap();
-        assert_eq!(overrides, Some((1, name.unwrap_or("none").to_owned())));
+        let overrides = store.shared_overrides().current().await.unwrap();
+        assert_eq!(overrides, (1, Some(name.unwrap_or("none").to_owned())));
         tokio::time::timeout(PATIENCE, async {
             while store.instances().is_none() {
                 tokio::time::sleep(Duration::from_millis(10)).await;

@@ -4,51 +4,51 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate_core::SharedStore as _;
 use tidegate_core::StoreError;
-use tidegate_redis::{NewRules, RedisStore, Written};
+use tidegate_redis::{RedisDocument, RedisStore, Written};
 use tidegate_testkit::eventually;
 use tidegate_testkit::redis::{Cluster, RedisServer, Sentinel};
 
 use crate::store;
 
-async fn write(store: &RedisStore, after: u64, text: &str) -> Written {
-    let new = NewRules {
-        after,
-        text,
-        row: "{}",
-        keep: 3,
-    };
-    store.write_rules(new).await.unwrap()
+fn rules(store: &RedisStore) -> RedisDocument {
+    store.shared_rules(3)
+}
+
+async fn write(document: &RedisDocument, after: u64, text: &str) -> Written {
+    document.write(after, text, "{}").await.unwrap()
 }
 
 async fn distinguishes_versions(url: &str) {
-    let (first, second) = (store(url).await, store(url).await);
-    assert_eq!(first.rules_version().await.unwrap(), 0);
+    let stores = (store(url).await, store(url).await);
+    let (first, second) = (rules(&stores.0), rules(&stores.1));
+    assert_eq!(first.current().await.unwrap(), (0, None));
+    assert_eq!(first.version().await.unwrap(), 0);
     assert_eq!(write(&first, 0, "one").await, Written::Version(1));
     assert_eq!(write(&second, 0, "other").await, Written::Stale(1));
-    assert_eq!(second.rules_text(1).await.unwrap().as_deref(), Some("one"));
+    assert_eq!(second.text(1).await.unwrap().as_deref(), Some("one"));
     for version in 1..5 {
         assert_eq!(
             write(&second, version, "more").await,
             Written::Version(version + 1)
         );
     }
-    assert_eq!(first.rules_version().await.unwrap(), 5);
-    assert_eq!(first.rules_text(1).await.unwrap(), None, "three are kept");
-    let history = first.rules_history().await.unwrap();
+    assert_eq!(first.version().await.unwrap(), 5);
+    assert_eq!(first.text(1).await.unwrap(), None, "three are kept");
+    let history = first.history().await.unwrap();
     let versions: Vec<u64> = history.iter().map(|(version, _)| *version).collect();
     assert_eq!(versions, [5, 4, 3]);
+    let text = first.current().await.unwrap();
+    assert_eq!(text, (5, Some("more".to_owned())));
 
-    assert_eq!(first.overrides_version().await.unwrap(), 0);
-    assert_eq!(first.overrides_text().await.unwrap(), None);
-    let write = async |store: &RedisStore, after, text: &str| {
-        store.write_overrides(after, text).await.unwrap()
-    };
+    let (first, second) = (stores.0.shared_overrides(), stores.1.shared_overrides());
+    assert_eq!(first.version().await.unwrap(), 0);
+    assert_eq!(first.current().await.unwrap(), (0, None));
     assert_eq!(write(&first, 0, "one").await, Written::Version(1));
     assert_eq!(write(&second, 0, "other").await, Written::Stale(1));
     assert_eq!(write(&second, 1, "two").await, Written::Version(2));
-    assert_eq!(first.overrides_version().await.unwrap(), 2);
-    let text = first.overrides_text().await.unwrap();
-    assert_eq!(text, Some((2, "two".to_owned())));
+    assert_eq!(first.version().await.unwrap(), 2);
+    let text = first.current().await.unwrap();
+    assert_eq!(text, (2, Some("two".to_owned())));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,9 +88,9 @@ async fn a_change_is_heard_by_those_who_follow() {
         .await;
     };
     wait_for(1).await;
-    write(&writer, 0, "one").await;
+    write(&rules(&writer), 0, "one").await;
     wait_for(2).await;
-    writer.write_overrides(0, "one").await.unwrap();
+    write(&writer.shared_overrides(), 0, "one").await;
     wait_for(3).await;
     following.abort();
 }
@@ -101,13 +101,7 @@ async fn without_redis_nothing_is_written() {
     let store = store(&server.url()).await;
     server.kill();
     eventually("the store knows", async || !store.is_up()).await;
-    let new = NewRules {
-        after: 0,
-        text: "one",
-        row: "{}",
-        keep: 3,
-    };
-    let error = store.write_rules(new).await.unwrap_err();
+    let error = rules(&store).write(0, "one", "{}").await.unwrap_err();
     assert!(matches!(error, StoreError::Unreachable(_)), "{error:?}");
-    assert!(store.rules_version().await.is_err());
+    assert!(rules(&store).version().await.is_err());
 }

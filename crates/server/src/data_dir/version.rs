@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tidegate::Timestamp;
 
+use crate::seconds::micros;
+
 /// The text before the checksum; the same in every file.
 const OPENING: &[u8] = b"{\n  \"checksum\": \"";
 
@@ -47,11 +49,13 @@ pub struct NewVersion {
 }
 
 /// A version without its rules, as the history shows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// Its number.
+    #[serde(default)]
     pub version: u64,
     /// When it was made.
+    #[serde(with = "micros")]
     pub at: Timestamp,
     /// Who made it.
     pub by: String,

@@ -6,6 +6,7 @@ use tidegate::{Micros, Timestamp};
 use super::kept::{KeptOverride, KeptOverrides};
 use crate::data_dir::{DataDirError, Row};
 use crate::seconds::date_time;
+use crate::shared_document::SharedChangeError;
 
 /// How many a rule may have at a time.
 pub(super) const MOST_PER_RULE: usize = 1_000;
@@ -78,14 +79,8 @@ pub(crate) enum OverrideError {
     TooMany(String),
     #[error("there is no room for more temporary overrides; remove some, or give shorter reasons")]
     TooLarge,
-    #[error(
-        "temporary overrides are in Redis, which does not answer, so nothing was changed: {0}; repeat it when `/readyz` says `ready`"
-    )]
-    Unreachable(String),
-    #[error(
-        "temporary overrides are in Redis, which received the change and did not answer: {0}; list them before you repeat it"
-    )]
-    Unknown(String),
+    #[error(transparent)]
+    Shared(#[from] SharedChangeError),
     #[error(
         "version {0} of the temporary overrides in Redis cannot be read by this program; change them with a server of the version that wrote them"
     )]

@@ -5,9 +5,11 @@ use tidegate::Timestamp;
 use tidegate::rules::{OverrideKey, TemporaryOverride, TemporaryOverrides};
 
 use crate::data_dir::{Row, is_sealed, seal};
+use crate::seconds::micros;
+use crate::shared_document::VersionText;
 
 /// All overrides, and what was changed about them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeptOverrides {
     /// In the order in which they were made.
     pub(super) overrides: Vec<KeptOverride>,
@@ -16,14 +18,41 @@ pub(crate) struct KeptOverrides {
 }
 
 /// A temporary override, and who made it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeptOverride {
     /// The id of its rule, which may be gone.
     pub(crate) rule: String,
+    #[serde(flatten, with = "GrantRecord")]
     pub(crate) grant: TemporaryOverride,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
     pub(crate) by: String,
+    #[serde(with = "micros")]
     pub(crate) at: Timestamp,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "TemporaryOverride")]
+struct GrantRecord {
+    #[serde(with = "KeyRecord")]
+    key: OverrideKey,
+    limit: String,
+    #[serde(with = "micros")]
+    expires_at: Timestamp,
+}
+
+/// Whom an override is for. The value of a secret attribute is never in it.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "OverrideKey", rename_all = "snake_case")]
+enum KeyRecord {
+    Value(String),
+    Hash(#[serde(with = "HashRecord")] String),
+    Digest(String),
+}
+
+#[derive(Serialize, Deserialize)]
+struct HashRecord {
+    hash: String,
 }
 
 impl KeptOverride {
@@ -44,22 +73,21 @@ impl KeptOverrides {
         by_rule
     }
 
-    /// The text that is kept in Redis.
+    /// The text that is kept in Redis. The rows are in it, and not next to it.
+    pub(super) fn to_shared(&self) -> VersionText {
+        VersionText {
+            text: self.to_json(),
+            row: String::new(),
+        }
+    }
+
     pub(super) fn to_json(&self) -> String {
-        let document = Document {
-            overrides: self.overrides.iter().map(Record::from).collect(),
-            rows: self.rows.iter().map(RowRecord::from).collect(),
-        };
         // All of it is plain data, so it can be written.
-        serde_json::to_string_pretty(&document).unwrap_or_default()
+        serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
     pub(super) fn from_json(text: &[u8]) -> Option<Self> {
-        let document: Document = serde_json::from_slice(text).ok()?;
-        Some(Self {
-            overrides: document.overrides.into_iter().map(Into::into).collect(),
-            rows: document.rows.into_iter().map(Into::into).collect(),
-        })
+        serde_json::from_slice(text).ok()
     }
 
     /// The text of the file in the data directory, with a checksum.
@@ -72,99 +100,15 @@ impl KeptOverrides {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-struct Document {
-    overrides: Vec<Record>,
-    rows: Vec<RowRecord>,
-}
-
-/// An override in JSON. Times are microseconds since 1970.
-#[derive(Serialize, Deserialize)]
-struct Record {
-    rule: String,
-    key: KeyRecord,
-    limit: String,
-    expires_at: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    by: String,
-    at: u64,
-}
-
-/// Whom an override is for. The value of a secret attribute is never in it.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum KeyRecord {
-    Value(String),
-    Hash { hash: String },
-    Digest(String),
-}
-
-#[derive(Serialize, Deserialize)]
-struct RowRecord {
-    version: u64,
-    at: u64,
-    by: String,
-    changes: Vec<String>,
-}
-
-impl From<&KeptOverride> for Record {
-    fn from(one: &KeptOverride) -> Self {
-        Self {
-            rule: one.rule.clone(),
-            key: match one.grant.key.clone() {
-                OverrideKey::Value(value) => KeyRecord::Value(value),
-                OverrideKey::Hash(hash) => KeyRecord::Hash { hash },
-                OverrideKey::Digest(digest) => KeyRecord::Digest(digest),
-            },
-            limit: one.grant.limit.clone(),
-            expires_at: one.grant.expires_at.as_micros(),
-            reason: one.reason.clone(),
-            by: one.by.clone(),
-            at: one.at.as_micros(),
-        }
+impl HashRecord {
+    fn serialize<S: serde::Serializer>(hash: &str, serializer: S) -> Result<S::Ok, S::Error> {
+        let hash = hash.to_owned();
+        Serialize::serialize(&Self { hash }, serializer)
     }
-}
 
-impl From<Record> for KeptOverride {
-    fn from(record: Record) -> Self {
-        Self {
-            rule: record.rule,
-            grant: TemporaryOverride {
-                key: match record.key {
-                    KeyRecord::Value(value) => OverrideKey::Value(value),
-                    KeyRecord::Hash { hash } => OverrideKey::Hash(hash),
-                    KeyRecord::Digest(digest) => OverrideKey::Digest(digest),
-                },
-                limit: record.limit,
-                expires_at: Timestamp::from_micros(record.expires_at),
-            },
-            reason: record.reason,
-            by: record.by,
-            at: Timestamp::from_micros(record.at),
-        }
-    }
-}
-
-impl From<&Row> for RowRecord {
-    fn from(row: &Row) -> Self {
-        Self {
-            version: row.version,
-            at: row.at.as_micros(),
-            by: row.by.clone(),
-            changes: row.changes.clone(),
-        }
-    }
-}
-
-impl From<RowRecord> for Row {
-    fn from(record: RowRecord) -> Self {
-        Self {
-            version: record.version,
-            at: Timestamp::from_micros(record.at),
-            by: record.by,
-            changes: record.changes,
-        }
+    fn deserialize<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+        let record: Self = Deserialize::deserialize(deserializer)?;
+        Ok(record.hash)
     }
 }
 

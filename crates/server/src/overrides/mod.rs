@@ -2,16 +2,16 @@
 //! the rules.
 //!
 //! A change is kept first and then in force. With Redis, the data directory has a copy for a start without Redis.
-//! `change.rs` says what a change does, `kept.rs` how they are written down, `shared.rs` follows Redis.
+//! `change.rs` says what a change does, `kept.rs` how they are written down.
 
 mod change;
 mod kept;
-mod shared;
 
 pub(crate) use change::{ChangedBy, MeantKey, OverrideChange, OverrideError};
 pub(crate) use kept::{KeptOverride, KeptOverrides};
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use prometheus_client::registry::Registry;
@@ -20,6 +20,7 @@ use tidegate_redis::RedisStore;
 use tokio::sync::Mutex;
 
 use crate::data_dir::{DataDirError, LockedDir, Row};
+use crate::shared_document::{ATTEMPTS, FollowError, Level, SharedDocument};
 use crate::telemetry::gauge;
 
 /// The file in the data directory.
@@ -31,13 +32,18 @@ const LOST: &str = "the temporary overrides are lost and the rules' own values a
 pub(crate) struct OverrideBook {
     /// The directory that they are kept in, if it can be written to.
     data: Option<Arc<LockedDir>>,
-    /// The Redis that servers share, if there is one: then this decides.
-    redis: Option<RedisStore>,
+    /// Those in the Redis that servers share, if there is one: then it decides.
+    shared: Option<SharedDocument>,
     /// How many rows of the history are kept.
     history: usize,
     /// Held while they change, one change after the other.
     changing: Mutex<()>,
-    shown: RwLock<OverridesInForce>,
+    /// Those in force.
+    kept: RwLock<Arc<KeptOverrides>>,
+    /// The version that they have in Redis.
+    version: AtomicU64,
+    /// What kept them from being read there.
+    problem: RwLock<Option<String>>,
 }
 
 /// A row of the history of rules and overrides.
@@ -48,14 +54,6 @@ pub(crate) struct HistoryRow {
     pub(crate) is_override: bool,
 }
 
-/// Those in force, the version that they have in Redis, and what kept them from being read there.
-#[derive(Default)]
-struct OverridesInForce {
-    kept: Arc<KeptOverrides>,
-    version: u64,
-    problem: Option<String>,
-}
-
 impl OverrideBook {
     /// Those of the data directory. A file that is damaged is set aside.
     pub(crate) fn open(
@@ -64,15 +62,18 @@ impl OverrideBook {
         history: usize,
     ) -> Self {
         let kept = data.and_then(|data| data.load(FILE, LOST, KeptOverrides::from_file));
+        let shared = redis.map(|store| {
+            let redis = store.shared_overrides();
+            SharedDocument::new(redis, "temporary overrides", "list them")
+        });
         Self {
             data: data.filter(|data| data.is_writable()).cloned(),
-            redis: redis.cloned(),
+            shared,
             history,
             changing: Mutex::new(()),
-            shown: RwLock::new(OverridesInForce {
-                kept: Arc::new(kept.unwrap_or_default()),
-                ..OverridesInForce::default()
-            }),
+            kept: RwLock::new(Arc::new(kept.unwrap_or_default())),
+            version: AtomicU64::new(0),
+            problem: RwLock::new(None),
         }
     }
 
@@ -82,7 +83,7 @@ impl OverrideBook {
     }
 
     fn kept(&self) -> Arc<KeptOverrides> {
-        Arc::clone(&self.shown.read().kept)
+        Arc::clone(&self.kept.read())
     }
 
     /// Those that have not ended, of one rule or of all, in the order in which they were made.
@@ -124,7 +125,74 @@ impl OverrideBook {
         );
     }
 
-    /// Makes a change: keeps it, then puts it in force.
+    /// Whether Redis answers and has those in force. True without Redis.
+    pub(crate) async fn is_level(&self) -> bool {
+        let version = self.version.load(Ordering::Acquire);
+        match &self.shared {
+            Some(shared) => shared.has_version(version).await,
+            None => true,
+        }
+    }
+
+    /// Reads those in Redis and puts them in force. Logs what is wrong, once. Returns whether those in force are
+    /// those in Redis.
+    pub(crate) async fn follow<S: Store>(&self, gate: &Gate<S>) -> bool {
+        let Some(shared) = &self.shared else {
+            return true;
+        };
+        let _changing = self.changing.lock().await;
+        let problem = match self.level(shared, gate).await {
+            Ok(_) => None,
+            // Without the cause, which changes while Redis is down: each problem is logged once.
+            Err(FollowError::Store(_)) => Some("Redis is unreachable".to_owned()),
+            Err(error) => Some(error.to_string()),
+        };
+        let earlier = std::mem::replace(&mut *self.problem.write(), problem.clone());
+        if problem != earlier {
+            if let Some(problem) = &problem {
+                tracing::warn!("the temporary overrides stay as they were: {problem}");
+            } else {
+                tracing::info!("the temporary overrides in Redis can be read again");
+            }
+        }
+        problem.is_none()
+    }
+
+    /// Puts those of Redis in force, or writes those in force to a Redis that has none. Returns the version. The
+    /// caller holds `changing`.
+    async fn level<S: Store>(
+        &self,
+        shared: &SharedDocument,
+        gate: &Gate<S>,
+    ) -> Result<u64, FollowError> {
+        let read = |text: &str| KeptOverrides::from_json(text.as_bytes()).ok_or_else(Vec::new);
+        let own = || {
+            let (kept, now) = (self.kept(), SystemClock.now());
+            let is_needed = kept.overrides.iter().any(|one| one.is_live(now));
+            Ok(is_needed.then(|| kept.to_shared()))
+        };
+        let version = match shared.level(read, own).await? {
+            Level::Version(version, kept) => {
+                if *self.kept() != kept {
+                    self.put_in_force(gate, kept, version);
+                    self.copy().await;
+                }
+                version
+            }
+            Level::WrittenBack(version) => {
+                tracing::warn!(
+                    "Redis had no temporary overrides; those in force here were written to it"
+                );
+                version
+            }
+            Level::Empty => 0,
+        };
+        self.version.store(version, Ordering::Release);
+        Ok(version)
+    }
+
+    /// Makes a change: keeps it, then puts it in force. If another server was faster, it is tried again on the
+    /// result.
     pub(crate) async fn change<S: Store>(
         &self,
         gate: &Gate<S>,
@@ -132,21 +200,41 @@ impl OverrideBook {
         changed: &ChangedBy,
     ) -> Result<(), OverrideError> {
         let _changing = self.changing.lock().await;
-        if let Some(store) = &self.redis {
-            self.change_shared(store, gate, change, changed).await?;
-        } else {
-            self.change_own(gate, change, changed).await?;
+        for _ in 0..ATTEMPTS {
+            let after = match &self.shared {
+                Some(shared) => match self.level(shared, gate).await {
+                    Ok(version) => version,
+                    Err(FollowError::Unusable { version, .. }) => {
+                        return Err(OverrideError::Unreadable(version));
+                    }
+                    Err(error) => return Err(shared.unreachable(&error.to_string()).into()),
+                },
+                None => 0,
+            };
+            let Some(next) = self.kept().after(change, changed, self.history)? else {
+                return Ok(());
+            };
+            let written = match &self.shared {
+                Some(shared) => shared.write(after, &next.to_shared()).await?,
+                None => self.keep_alone(&next).await.map(|()| Some(0))?,
+            };
+            let Some(version) = written else {
+                continue;
+            };
+            if let Some(row) = next.rows.first().filter(|_| change.has_row()) {
+                tracing::info!(
+                    by = changed.by,
+                    changes = row.changes.join(", "),
+                    "the temporary overrides were changed"
+                );
+            }
+            self.put_in_force(gate, next, version);
+            if self.shared.is_some() {
+                self.copy().await;
+            }
+            return Ok(());
         }
-        let kept = self.kept();
-        if let Some(row) = kept.rows.first().filter(|_| change.has_row()) {
-            let by = &changed.by;
-            tracing::info!(
-                by,
-                changes = row.changes.join(", "),
-                "the temporary overrides were changed"
-            );
-        }
-        Ok(())
+        Err(OverrideError::Contended)
     }
 
     /// Removes those that ended a while ago.
@@ -163,25 +251,6 @@ impl OverrideBook {
         }
     }
 
-    async fn change_own<S: Store>(
-        &self,
-        gate: &Gate<S>,
-        change: &OverrideChange,
-        changed: &ChangedBy,
-    ) -> Result<(), OverrideError> {
-        let Some(next) = self.kept().after(change, changed, self.history)? else {
-            return Ok(());
-        };
-        if self.data.is_none() {
-            tracing::warn!(
-                "temporary overrides are lost with a restart, because there is no data directory that can be written to"
-            );
-        }
-        self.keep(&next).await?;
-        self.put_in_force(gate, next, 0);
-        Ok(())
-    }
-
     /// Writes the file, if there is a directory for it.
     async fn keep(&self, kept: &KeptOverrides) -> Result<(), DataDirError> {
         let Some(data) = self.data.clone() else {
@@ -193,14 +262,29 @@ impl OverrideBook {
         writing.await.unwrap_or(Ok(()))
     }
 
+    /// Keeps those that no other server has.
+    async fn keep_alone(&self, kept: &KeptOverrides) -> Result<(), DataDirError> {
+        if self.data.is_none() {
+            tracing::warn!(
+                "temporary overrides are lost with a restart, because there is no data directory that can be written to"
+            );
+        }
+        self.keep(kept).await
+    }
+
+    /// Keeps a copy for a start without Redis. They are in force even if this fails.
+    async fn copy(&self) {
+        if let Err(error) = self.keep(&self.kept()).await {
+            tracing::error!(
+                "the temporary overrides could not be stored for a start without Redis: {error}"
+            );
+        }
+    }
+
     fn put_in_force<S: Store>(&self, gate: &Gate<S>, kept: KeptOverrides, version: u64) {
-        let in_force = kept.in_force();
-        *self.shown.write() = OverridesInForce {
-            kept: Arc::new(kept),
-            version,
-            problem: None,
-        };
-        gate.replace_overrides(in_force);
+        gate.replace_overrides(kept.in_force());
+        *self.kept.write() = Arc::new(kept);
+        self.version.store(version, Ordering::Release);
     }
 }
 

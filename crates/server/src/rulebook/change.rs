@@ -12,9 +12,7 @@ use tidegate::{Gate, Store};
 use super::kept::VersionError;
 use super::{Origin, RuleBook, etag, etag_of, now, read_list};
 use crate::data_dir::{DataDirError, NewVersion};
-
-/// How often a change is tried again when another server was faster.
-const ATTEMPTS: usize = 8;
+use crate::shared_document::{ATTEMPTS, SharedChangeError};
 
 /// A change to the rules.
 #[derive(Debug)]
@@ -95,16 +93,9 @@ pub enum ChangeError {
     /// The rules of that version cannot be used by this program.
     #[error("the rules cannot be used")]
     Invalid(Problems),
-    /// Redis, which has the rules, is unreachable. Nothing was changed.
-    #[error(
-        "the rules are in Redis, which does not answer, so nothing was changed: {0}; repeat it when `/readyz` says `ready`"
-    )]
-    Unreachable(String),
-    /// Redis got the change and did not answer; it may or may not be made.
-    #[error(
-        "the rules are in Redis, which received the change and did not answer: {0}; read the rules before you repeat it"
-    )]
-    Unknown(String),
+    /// The rules are in Redis, which does not answer.
+    #[error(transparent)]
+    Shared(#[from] SharedChangeError),
     /// This program cannot read the rules in Redis.
     #[error(
         "{0}; replace all rules, or roll back, or change them with a server of the version that wrote them"
@@ -155,29 +146,18 @@ impl RuleBook {
             if planned.changes.is_empty() {
                 return Ok(planned.with_version(after));
             }
-            let list = planned.rules.written();
-            let stored = match &self.origin {
-                Origin::File { path, .. } => return Err(ChangeError::from_file(path)),
+            let new = new_version(by, &planned.changes, Arc::new(planned.rules.written()));
+            let written = match &self.origin {
+                Origin::File(file) => return Err(ChangeError::from_file(&file.path)),
                 Origin::DataDir(data_dir) => {
-                    let new = NewVersion {
-                        at: now(),
-                        by: by.to_owned(),
-                        changes: planned.changes.clone(),
-                        rules: Arc::new(list.clone()),
-                        shared: None,
-                    };
-                    let data_dir = Arc::clone(data_dir);
+                    let (data_dir, new) = (Arc::clone(data_dir), new.clone());
                     let writing = tokio::task::spawn_blocking(move || data_dir.write(&new));
                     let written = writing.await.map_err(|_| ChangeError::Interrupted)??;
                     Some(written.version)
                 }
-                Origin::Shared(shared) => {
-                    shared
-                        .write_after(after, by, &planned.changes, &list)
-                        .await?
-                }
+                Origin::Shared(shared) => shared.write(after, &new).await?,
             };
-            let Some(version) = stored else {
+            let Some(version) = written else {
                 continue;
             };
             let (rules, changed) = planned.split(version);
@@ -185,10 +165,10 @@ impl RuleBook {
             drop(change);
             gate.replace_rules(rules);
             self.version.store(version, Ordering::Release);
-            if let Origin::Shared(shared) = &self.origin {
+            if let Some(shared) = self.shared() {
                 self.has_rules.store(true, Ordering::Release);
                 *self.problem.write() = None;
-                shared.keep(version, by, &changed.changes, list).await;
+                shared.keep(version, new).await;
             }
             return Ok(changed);
         }
@@ -218,12 +198,11 @@ impl RuleBook {
         expected: &Expected,
         change: &RuleChange,
     ) -> Result<(PlannedChange, u64), ChangeError> {
+        if let Some(path) = self.file() {
+            return Err(ChangeError::from_file(path));
+        }
         let is_unconditional = change.is_whole() && *expected == Expected::default();
-        let (version, replaced) = match &self.origin {
-            Origin::File { path, .. } => return Err(ChangeError::from_file(path)),
-            Origin::DataDir(_) => (self.version(), None),
-            Origin::Shared(shared) => self.newest_shared(shared, gate, is_unconditional).await?,
-        };
+        let (version, replaced) = self.version_to_change(gate, is_unconditional).await?;
         let current = gate.rules();
         expected.check(version, &current, change)?;
         let mut planned = self.planned(&current, change).await?;
@@ -277,6 +256,17 @@ impl RuleBook {
             is_created,
             changes,
         })
+    }
+}
+
+/// A version of the rules that is made now.
+pub(super) fn new_version(by: &str, changes: &[String], rules: Arc<Value>) -> NewVersion {
+    NewVersion {
+        at: now(),
+        by: by.to_owned(),
+        changes: changes.to_vec(),
+        rules,
+        shared: None,
     }
 }
 

@@ -77,7 +77,7 @@ impl RuleBook {
     /// The versions that are known, newest first.
     pub async fn history(&self) -> Result<Vec<Row>, StoreError> {
         match &self.origin {
-            Origin::File { versions, .. } => Ok(versions.lock().rows()),
+            Origin::File(file) => Ok(file.versions.lock().rows()),
             Origin::DataDir(data_dir) => Ok(data_dir.history()),
             Origin::Shared(shared) => shared.history().await,
         }
@@ -86,7 +86,7 @@ impl RuleBook {
     /// The rules of a version that is kept.
     pub async fn kept(&self, version: u64) -> Result<KeptRules, VersionError> {
         let rules = match &self.origin {
-            Origin::File { versions, .. } => versions.lock().rules(version),
+            Origin::File(file) => file.versions.lock().rules(version),
             Origin::DataDir(data_dir) => {
                 let data_dir = Arc::clone(data_dir);
                 let reading = tokio::task::spawn_blocking(move || data_dir.read(version));
@@ -127,14 +127,12 @@ impl RuleBook {
     /// The versions of these rows whose rules can be read.
     fn readable(&self, rows: &[Row]) -> Vec<u64> {
         let all = rows.iter().map(|row| row.version);
-        match &self.origin {
-            Origin::File { versions, .. } => {
-                let versions = versions.lock();
-                all.filter(|version| versions.text(*version).is_some())
-                    .collect()
-            }
-            Origin::DataDir(_) | Origin::Shared(_) => all.collect(),
-        }
+        let Some(file) = self.rule_file() else {
+            return all.collect();
+        };
+        let versions = file.versions.lock();
+        let is_kept = |version: &u64| versions.text(*version).is_some();
+        all.filter(is_kept).collect()
     }
 }
 

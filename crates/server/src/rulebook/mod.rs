@@ -16,7 +16,7 @@ pub use diff::{MAX_TEXT, RuleDiff, TooMuchText, id_of, unified, unified_sets};
 pub use file::LoadError;
 pub use kept::{KeptRules, VersionError};
 pub(crate) use report::NO_RULES;
-pub use shared::{FollowError, Followed};
+pub use shared::Followed;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,6 +30,7 @@ use tidegate::rules::{Rule, RuleSet, RuleSettings};
 use tidegate::{Clock, Gate, Store, SystemClock, Timestamp};
 
 use crate::data_dir::{DataDir, DataDirError, Row, checksum};
+pub use crate::shared_document::{FollowError, SharedChangeError};
 use kept::FileVersions;
 
 /// Where the rules come from, and which version is in force.
@@ -48,15 +49,17 @@ pub struct RuleBook {
 }
 
 enum Origin {
-    /// A file, and its versions since the start.
-    File {
-        path: PathBuf,
-        versions: Mutex<FileVersions>,
-        /// Held while the file is read and its rules put in force.
-        reloading: Mutex<()>,
-    },
+    File(RuleFile),
     DataDir(Arc<DataDir>),
     Shared(shared::SharedRules),
+}
+
+/// A file, and its versions since the start.
+struct RuleFile {
+    path: PathBuf,
+    versions: Mutex<FileVersions>,
+    /// Held while the file is read and its rules put in force.
+    reloading: Mutex<()>,
 }
 
 /// Why the server has no rules to start with.
@@ -99,11 +102,11 @@ impl RuleBook {
         let mut versions = FileVersions::default();
         let changes = change::between(&RuleSet::empty(), &rules);
         versions.push(row(1, changes), &rules.written());
-        let origin = Origin::File {
+        let origin = Origin::File(RuleFile {
             path,
             versions: Mutex::new(versions),
             reloading: Mutex::new(()),
-        };
+        });
         Ok((Self::new(origin, settings, 1), rules, problems))
     }
 
@@ -158,18 +161,29 @@ impl RuleBook {
         }
     }
 
+    fn rule_file(&self) -> Option<&RuleFile> {
+        match &self.origin {
+            Origin::File(file) => Some(file),
+            _ => None,
+        }
+    }
+
+    fn shared(&self) -> Option<&shared::SharedRules> {
+        match &self.origin {
+            Origin::Shared(shared) => Some(shared),
+            _ => None,
+        }
+    }
+
     /// The file that the rules come from, if they come from one.
     pub fn file(&self) -> Option<&PathBuf> {
-        match &self.origin {
-            Origin::File { path, .. } => Some(path),
-            Origin::DataDir(_) | Origin::Shared(_) => None,
-        }
+        self.rule_file().map(|file| &file.path)
     }
 
     /// Where the rules come from, in words.
     pub fn source(&self) -> &'static str {
         match &self.origin {
-            Origin::File { .. } => "file",
+            Origin::File(_) => "file",
             Origin::DataDir(_) => "data directory",
             Origin::Shared(_) => "redis",
         }
@@ -177,7 +191,7 @@ impl RuleBook {
 
     /// Whether the rules are shared with other servers.
     pub fn is_shared(&self) -> bool {
-        matches!(self.origin, Origin::Shared(_))
+        self.shared().is_some()
     }
 
     /// Whether the rules are known. False for a server that has never reached Redis and has no stored rules: then
@@ -224,11 +238,11 @@ impl RuleBook {
     /// Unless rules `may_go`, a file that lacks some of those in force changes nothing: it may be half
     /// written.
     pub fn reload<S: Store>(&self, gate: &Gate<S>, may_go: bool) -> Result<Reloaded, LoadError> {
-        let Origin::File {
+        let Some(RuleFile {
             path,
             versions,
             reloading,
-        } = &self.origin
+        }) = self.rule_file()
         else {
             return Ok(Reloaded::NothingToRead);
         };
