@@ -1,23 +1,14 @@
 //! Fetches a JSON Web Key Set: bounded in time and size, and only from the configured server.
 
-use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CACHE_CONTROL, CONNECTION, HOST, LOCATION, USER_AGENT};
-use http::{HeaderMap, Request, Response, StatusCode, Uri};
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+use http::header::{ACCEPT, CACHE_CONTROL, LOCATION};
+use http::{HeaderMap, Request, StatusCode, Uri};
+use http_body_util::Full;
+use tidegate_listen::{HttpCaller, HttpUrl};
 
-use crate::JwksUrl;
+use crate::parse_jwks_url;
 
 /// The timeout, redirects included.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -26,13 +17,10 @@ const LARGEST: usize = 1 << 20;
 /// How many redirects are followed.
 const REDIRECTS: usize = 3;
 
-/// Builds a TLS configuration that trusts these authorities, in PEM form; by default the public ones.
-pub type ClientTls = fn(Option<&[u8]>) -> Result<ClientConfig, rustls::Error>;
-
 /// Fetches one set.
 pub(crate) struct Fetcher {
-    url: JwksUrl,
-    tls: TlsConnector,
+    url: HttpUrl,
+    caller: HttpCaller,
 }
 
 /// A fetched set.
@@ -45,23 +33,17 @@ pub(crate) struct Fetched {
 
 /// The result of one request.
 enum FetchStep {
-    Redirect(JwksUrl),
+    Redirect(HttpUrl),
     Done(Fetched),
 }
 
 impl Fetcher {
-    pub(crate) fn new(
-        url: JwksUrl,
-        authorities: Option<&[u8]>,
-        client_tls: ClientTls,
-    ) -> Result<Self, rustls::Error> {
-        let mut config = client_tls(authorities)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let tls = TlsConnector::from(Arc::new(config));
-        Ok(Self { url, tls })
+    pub(crate) fn new(url: HttpUrl, authorities: Option<&[u8]>) -> Result<Self, rustls::Error> {
+        let caller = HttpCaller::new(authorities, |address| address.is_loopback())?;
+        Ok(Self { url, caller })
     }
 
-    pub(crate) fn url(&self) -> &JwksUrl {
+    pub(crate) fn url(&self) -> &HttpUrl {
         &self.url
     }
 
@@ -93,98 +75,39 @@ impl Fetcher {
         Err(format!("more than {REDIRECTS} redirects"))
     }
 
-    async fn ask(&self, url: &JwksUrl) -> Result<FetchStep, String> {
-        let stream = connect(url).await.map_err(|error| error.to_string())?;
-        if !url.is_tls {
-            return exchange(stream, url).await;
-        }
-        let name = ServerName::try_from(url.host.clone()).map_err(|error| error.to_string())?;
-        let stream = self.tls.connect(name, stream).await;
-        exchange(stream.map_err(|error| error.to_string())?, url).await
-    }
-}
-
-/// Opens a connection. Without TLS only to this machine, whatever the name resolves to.
-async fn connect(url: &JwksUrl) -> io::Result<TcpStream> {
-    let addresses = tokio::net::lookup_host((url.host.as_str(), url.port)).await?;
-    let mut last = None;
-    for address in addresses.filter(|address| url.is_tls || address.ip().is_loopback()) {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = Some(error),
-        }
-    }
-    Err(last.unwrap_or_else(|| io::Error::other("the host has no usable address")))
-}
-
-async fn exchange<T>(stream: T, url: &JwksUrl) -> Result<FetchStep, String>
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(|error| error.to_string())?;
-    let asking = async {
+    async fn ask(&self, url: &HttpUrl) -> Result<FetchStep, String> {
         let request = Request::get(url.path.as_str())
-            .header(HOST, url.authority.as_str())
             .header(ACCEPT, "application/json, application/jwk-set+json")
-            .header(USER_AGENT, concat!("tidegate/", env!("CARGO_PKG_VERSION")))
-            .header(CONNECTION, "close")
-            .body(Empty::<Bytes>::new())
+            .body(Full::default())
             .map_err(|error| error.to_string())?;
-        let answer = sender.send_request(request).await;
-        read(answer.map_err(|error| error.to_string())?, url).await
-    };
-    // Driven by this task, so that a timeout drops it.
-    tokio::pin!(asking);
-    tokio::select! {
-        step = &mut asking => step,
-        ended = connection => match ended {
-            // Received bytes are read to the end.
-            Ok(()) => asking.await,
-            Err(error) => Err(error.to_string()),
-        },
-    }
-}
-
-async fn read(answer: Response<Incoming>, url: &JwksUrl) -> Result<FetchStep, String> {
-    let status = answer.status();
-    if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
-        let to = answer
-            .headers()
-            .get(LOCATION)
-            .and_then(|to| to.to_str().ok());
-        let to = to.and_then(|to| resolve(to, url));
-        return to
-            .map(FetchStep::Redirect)
-            .ok_or_else(|| "its redirect cannot be followed".to_owned());
-    }
-    if status != StatusCode::OK {
-        return Err(format!("it answers with the status {}", status.as_u16()));
-    }
-    let max_age = max_age(answer.headers());
-    let body = Limited::new(answer.into_body(), LARGEST).collect().await;
-    match body {
-        Ok(body) => Ok(FetchStep::Done(Fetched {
-            body: body.to_bytes(),
-            max_age,
-        })),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(format!("its answer has more than {LARGEST} bytes"))
+        let answer = self.caller.call(url, request, LARGEST).await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        let status = answer.status();
+        if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
+            let to = answer.headers().get(LOCATION);
+            let to = to.and_then(|to| resolve(to.to_str().ok()?, url));
+            return to
+                .map(FetchStep::Redirect)
+                .ok_or_else(|| "its redirect cannot be followed".to_owned());
         }
-        Err(error) => Err(error.to_string()),
+        if status != StatusCode::OK {
+            return Err(format!("it answers with the status {}", status.as_u16()));
+        }
+        let max_age = max_age(answer.headers());
+        let body = answer.into_body();
+        Ok(FetchStep::Done(Fetched { body, max_age }))
     }
 }
 
 /// The target of a redirect. A path alone is on the same server.
-fn resolve(to: &str, from: &JwksUrl) -> Option<JwksUrl> {
+fn resolve(to: &str, from: &HttpUrl) -> Option<HttpUrl> {
     let uri: Uri = to.parse().ok()?;
     if uri.scheme().is_some() {
-        return to.parse().ok();
+        return parse_jwks_url(to).ok();
     }
     // `//host/path` would be another host.
     let is_path = to.starts_with('/') && !to.starts_with("//");
-    is_path.then(|| JwksUrl {
+    is_path.then(|| HttpUrl {
         path: uri
             .path_and_query()
             .cloned()
@@ -211,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_redirect_stays_on_its_server_or_names_another() {
-        let from: JwksUrl = "https://a.example/keys".parse().unwrap();
+        let from = parse_jwks_url("https://a.example/keys").unwrap();
         #[rustfmt::skip]
         let table = [
             ("/other?x=1",                  Some(("https://a.example/other", true))),

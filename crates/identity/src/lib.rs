@@ -37,8 +37,7 @@ use tidegate::{AttributeError, Attributes, CredentialProblem};
 use challenge::challenge;
 use clients::{ClientRecord, Clients};
 pub use error::IdentityError;
-pub use fetch::ClientTls;
-pub use jwks_url::JwksUrl;
+pub use jwks_url::parse_jwks_url;
 pub use kept_files::KeptFiles;
 use known_request::{ClientOfRequest, FoundAttribute, KnownRequest};
 use remote_keys::RemoteKeys;
@@ -73,11 +72,10 @@ struct ClientTable {
 }
 
 impl Identity {
-    /// Reads the files that the settings name. Waits for the disk. `client_tls` configures TLS for fetched keys.
+    /// Reads the files that the settings name. Waits for the disk.
     pub fn open(
         settings: &IdentifySettings,
         trusted_proxies: TrustedProxies,
-        client_tls: ClientTls,
     ) -> Result<Self, IdentityError> {
         let clients = match &settings.clients_file {
             Some(file) => Some(ClientTable {
@@ -87,9 +85,7 @@ impl Identity {
             None => None,
         };
         let tokens = settings.jwt.clone();
-        let tokens = tokens
-            .map(|jwt| Tokens::open(jwt, client_tls))
-            .transpose()?;
+        let tokens = tokens.map(Tokens::open).transpose()?;
         let (mut api_key, mut others) = (Vec::new(), Vec::new());
         for (name, sources) in &settings.attributes {
             match name.as_str() {

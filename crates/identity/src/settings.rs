@@ -7,7 +7,9 @@ use jsonwebtoken::Algorithm;
 use tidegate::Micros;
 use tidegate::address::ForwardedHeader;
 
-use crate::{JwksUrl, Secret};
+use tidegate_listen::HttpUrl;
+
+use crate::Secret;
 
 /// Where the identity of a client comes from.
 #[derive(Debug, Clone, Default)]
@@ -76,7 +78,7 @@ pub enum JwtKey {
     /// A JSON Web Key Set that is fetched.
     JwksUrl {
         /// Its URL.
-        url: JwksUrl,
+        url: HttpUrl,
         /// The authorities trusted there, as PEM; by default the public ones.
         ca: Option<Vec<u8>>,
     },

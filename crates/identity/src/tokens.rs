@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use tidegate::CredentialProblem;
 
 use crate::IdentityError;
-use crate::fetch::{ClientTls, Fetcher};
+use crate::fetch::Fetcher;
 use crate::keys::Keys;
 use crate::remote_keys::RemoteKeys;
 use crate::{AttributeSource, JwtKey, JwtSettings};
@@ -133,13 +133,10 @@ impl Refusals {
 }
 
 impl Tokens {
-    pub(crate) fn open(
-        settings: JwtSettings,
-        client_tls: ClientTls,
-    ) -> Result<Self, IdentityError> {
+    pub(crate) fn open(settings: JwtSettings) -> Result<Self, IdentityError> {
         let remote = match &settings.key {
             JwtKey::JwksUrl { url, ca } => {
-                let fetcher = Fetcher::new(url.clone(), ca.as_deref(), client_tls);
+                let fetcher = Fetcher::new(url.clone(), ca.as_deref());
                 Some(RemoteKeys::new(fetcher.map_err(IdentityError::Tls)?))
             }
             _ => None,

@@ -21,6 +21,8 @@ mod framing;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod http_caller;
+mod http_url;
 mod inline;
 mod leaving;
 mod request_id;
@@ -36,6 +38,8 @@ pub use accept::{accept_all, freed_connections, hand_over, serve, serve_on};
 pub use budget::ConnectionBudget;
 pub use drain::Drain;
 pub use exchange::{ArrivedRequest, ExchangeObserver, Exchanges, ObservedExchange};
+pub use http_caller::{HttpCallError, HttpCaller};
+pub use http_url::HttpUrl;
 pub use request_id::X_REQUEST_ID;
 pub use threads::{RoundRobin, Threads};
 pub use timing::{Labels, Timing};

@@ -11,7 +11,7 @@ use tidegate_gateway::{Gateway, GatewaySettings};
 use tidegate_identity::{Identity, KeptFiles};
 use tidegate_listen::clock::Stopwatch;
 use tidegate_listen::stall::BodyRate;
-use tidegate_listen::{ListenSettings, Threads, Tls, client_tls};
+use tidegate_listen::{ListenSettings, Threads, Tls};
 use tidegate_redis::RedisStore;
 use tokio::sync::Mutex;
 
@@ -90,11 +90,7 @@ impl Service {
         let (store, counters) = open_store(config, data.as_ref()).await;
         let (book, rules) = open_rules(config, &store, data.as_ref())?;
         let client_watches = config.identify.files().map(FileWatch::new).collect();
-        let identity = Identity::open(
-            &config.identify,
-            config.trusted_proxies.clone(),
-            client_tls::trusting,
-        )?;
+        let identity = Identity::open(&config.identify, config.trusted_proxies.clone())?;
         let identity = Arc::new(identity);
         let gateway = match gateway_settings(config, &descriptors) {
             Some(settings) => Some(Arc::new(Gateway::new(&settings, Arc::clone(&identity))?)),

@@ -16,7 +16,6 @@ use tempfile::TempDir;
 use tidegate::{Attributes, CredentialProblem};
 
 use tidegate_identity::Identity;
-use tidegate_listen::client_tls;
 use tidegate_server::{Config, Overrides};
 
 const SECRET: &str = "a secret that is long enough for everybody";
@@ -47,12 +46,7 @@ impl Place {
             flags: vec![("config", file.display().to_string())],
         };
         let config = Config::load(&outside).map_err(|error| error.to_string())?;
-        Identity::open(
-            &config.identify,
-            config.trusted_proxies,
-            client_tls::trusting,
-        )
-        .map_err(|error| error.to_string())
+        Identity::open(&config.identify, config.trusted_proxies).map_err(|error| error.to_string())
     }
 }
 

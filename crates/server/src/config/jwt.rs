@@ -6,7 +6,7 @@ use http::header::AUTHORIZATION;
 use jsonwebtoken::Algorithm;
 use tidegate::Micros;
 use tidegate::document::{Fields, Node, Problems, Spot};
-use tidegate_identity::{AttributeSource, JwksUrl, JwtKey, JwtSettings, Secret};
+use tidegate_identity::{AttributeSource, JwtKey, JwtSettings, Secret, parse_jwks_url};
 
 use super::Overrides;
 use super::identify::{name, source};
@@ -40,7 +40,7 @@ pub(super) fn read(
         let message = "this is for `jwks_url`; leave it out";
         problems.error(&entry.key_place, &spot.field("jwks_ca"), message);
     }
-    let url = parsed(url, str::parse::<JwksUrl>, problems);
+    let url = parsed(url, parse_jwks_url, problems);
     keys.extend(url.map(|url| JwtKey::JwksUrl { url, ca }));
     let variable = fields.take("secret_env");
     let has_variable = variable.is_some();

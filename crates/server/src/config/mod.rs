@@ -33,7 +33,7 @@ use tidegate_identity::{IdentifySettings, Secret};
 use tidegate_redis::RedisSettings;
 use tidegate_tower::UnderscoreHeaders;
 
-pub use crate::otlp::{OtlpSettings, OtlpUrl};
+pub use crate::otlp::OtlpSettings;
 
 /// The validated configuration of the server.
 #[derive(Debug, Clone)]

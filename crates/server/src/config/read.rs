@@ -11,9 +11,10 @@ use tidegate::rules::{DenialAnswer, OnStoreFailure, RuleSettings};
 use tidegate::{Attributes, Micros};
 
 use crate::memory_limit::default_max_memory;
+use crate::otlp::parse_otlp_url;
 
 use super::{
-    ActivityMode, Config, LogSettings, OtlpSettings, OtlpUrl, Overrides, SETTINGS, TlsFiles,
+    ActivityMode, Config, LogSettings, OtlpSettings, Overrides, SETTINGS, TlsFiles,
     access_log, counters, gateway, identify, redis, secret, settings, tokens, variables,
 };
 
@@ -428,7 +429,7 @@ pub(super) fn tls_files(
 }
 
 fn otlp(fields: &Fields<'_>, problems: &mut Problems) -> Option<OtlpSettings> {
-    let url = parsed(fields.take("otlp"), OtlpUrl::parse, problems);
+    let url = parsed(fields.take("otlp"), parse_otlp_url, problems);
     let sampling = parsed(fields.take("otlp_sampling"), share, problems);
     Some(OtlpSettings {
         url: url?,

@@ -6,17 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HOST, USER_AGENT};
+use http::header::CONTENT_TYPE;
 use http::{Request, Uri};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
-use tidegate_listen::client_tls;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use http_body_util::Full;
+use tidegate_listen::{HttpCallError, HttpCaller, HttpUrl};
 use tokio::sync::mpsc::Receiver;
-use tokio_rustls::TlsConnector;
 
 use super::proto::OtlpSpan;
 
@@ -27,66 +21,39 @@ pub(super) const BATCH: usize = 256;
 /// How much of an answer is read, in bytes.
 const ANSWER: usize = 64 << 10;
 
-/// Where a collector listens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OtlpUrl {
-    is_tls: bool,
-    host: String,
-    port: u16,
-    authority: String,
-    /// What comes before `/v1/traces`.
-    prefix: String,
-}
+/// The port of a collector without TLS.
+const PORT: u16 = 4318;
 
-impl OtlpUrl {
-    /// Reads `http://host:port` or `https://…`, perhaps with a path.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let refused = || {
-            format!(
-                "`{text}` is not the URL of a collector; write for example `http://127.0.0.1:4318`"
-            )
-        };
-        let uri: Uri = text.parse().map_err(|_| refused())?;
-        let is_tls = match uri.scheme_str() {
-            Some("http") => false,
-            Some("https") => true,
-            _ => return Err(refused()),
-        };
-        let authority = uri.authority().ok_or_else(refused)?;
-        if authority.as_str().contains('@') || uri.query().is_some() {
-            return Err(format!(
-                "the URL of a collector has no user and no query; write for example `http://{}`",
-                authority.host()
-            ));
-        }
-        Ok(Self {
-            is_tls,
-            host: authority.host().trim_matches(['[', ']']).to_owned(),
-            port: authority
-                .port_u16()
-                .unwrap_or(if is_tls { 443 } else { 4318 }),
-            authority: authority.as_str().to_owned(),
-            prefix: uri.path().trim_end_matches('/').to_owned(),
-        })
+/// Reads where a collector listens: `http://host:port` or `https://…`, perhaps with a path.
+pub(crate) fn parse_otlp_url(text: &str) -> Result<HttpUrl, String> {
+    let uri: Uri = text.parse().unwrap_or_default();
+    if let Some(authority) = uri.authority()
+        && (authority.as_str().contains('@') || uri.query().is_some())
+    {
+        return Err(format!(
+            "the URL of a collector has no user and no query; write for example `http://{}`",
+            authority.host()
+        ));
     }
+    HttpUrl::parse(text, PORT).map_err(|_| {
+        format!("`{text}` is not the URL of a collector; write for example `http://127.0.0.1:4318`")
+    })
 }
 
 /// Sends messages to a collector.
 pub(super) struct Collector {
-    url: OtlpUrl,
-    tls: TlsConnector,
+    url: HttpUrl,
+    caller: HttpCaller,
     /// Whether the last message was accepted, so that each change is logged once.
     is_up: bool,
     failures: Arc<AtomicU64>,
 }
 
 impl Collector {
-    pub(super) fn new(url: OtlpUrl, failures: Arc<AtomicU64>) -> Result<Self, rustls::Error> {
-        let mut config = client_tls::trusting(None)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    pub(super) fn new(url: HttpUrl, failures: Arc<AtomicU64>) -> Result<Self, rustls::Error> {
         Ok(Self {
             url,
-            tls: TlsConnector::from(Arc::new(config)),
+            caller: HttpCaller::new(None, |_| true)?,
             is_up: true,
             failures,
         })
@@ -97,7 +64,7 @@ impl Collector {
         let body = Bytes::from(message.encode_to_vec());
         let sent = match tokio::time::timeout(PATIENCE, self.post(path, body)).await {
             Ok(sent) => sent,
-            Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
+            Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs()).into()),
         };
         if sent.is_err() {
             self.failures.fetch_add(1, Ordering::Relaxed);
@@ -113,49 +80,16 @@ impl Collector {
         self.is_up = sent.is_ok();
     }
 
-    async fn post(&self, path: &str, body: Bytes) -> Result<(), String> {
-        let url = &self.url;
-        let stream = TcpStream::connect((url.host.as_str(), url.port)).await;
-        let stream = stream.map_err(|error| error.to_string())?;
-        if !url.is_tls {
-            return exchange(stream, url, path, body).await;
-        }
-        let name = ServerName::try_from(url.host.clone()).map_err(|error| error.to_string())?;
-        let stream = self.tls.connect(name, stream).await;
-        exchange(stream.map_err(|error| error.to_string())?, url, path, body).await
-    }
-}
-
-async fn exchange<T>(stream: T, url: &OtlpUrl, path: &str, body: Bytes) -> Result<(), String>
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let handshake = http1::handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = handshake.map_err(|error| error.to_string())?;
-    let asking = async {
-        let request = Request::post(format!("{}{path}", url.prefix))
-            .header(HOST, url.authority.as_str())
+    async fn post(&self, path: &str, body: Bytes) -> Result<(), HttpCallError> {
+        let prefix = self.url.path.path().trim_end_matches('/');
+        let request = Request::post(format!("{prefix}{path}"))
             .header(CONTENT_TYPE, "application/x-protobuf")
-            .header(USER_AGENT, concat!("tidegate/", env!("CARGO_PKG_VERSION")))
-            .body(Full::new(body))
-            .map_err(|error| error.to_string())?;
-        let answer = sender.send_request(request).await;
-        let answer = answer.map_err(|error| error.to_string())?;
-        let status = answer.status();
-        let _ = Limited::new(answer.into_body(), ANSWER).collect().await;
+            .body(Full::new(body))?;
+        let status = self.caller.call(&self.url, request, ANSWER).await?.status();
         if status.is_success() {
             return Ok(());
         }
-        Err(format!("it answers {status}"))
-    };
-    // Driven by this task, so that a timeout drops it.
-    tokio::pin!(asking);
-    tokio::select! {
-        sent = &mut asking => sent,
-        ended = connection => match ended {
-            Ok(()) => asking.await,
-            Err(error) => Err(error.to_string()),
-        },
+        Err(format!("it answers {status}").into())
     }
 }
 
@@ -177,17 +111,18 @@ mod tests {
 
     #[test]
     fn urls_of_collectors() {
-        let url = OtlpUrl::parse("https://otel.example.com/base/").unwrap();
+        let parse = |text| {
+            let url = parse_otlp_url(text).unwrap();
+            (url.is_tls, url.host, url.port, url.path.to_string())
+        };
+        let https = parse("https://otel.example.com/base/");
         assert_eq!(
-            (url.is_tls, url.port, url.prefix.as_str()),
-            (true, 443, "/base")
+            https,
+            (true, "otel.example.com".into(), 443, "/base/".into())
         );
-        let url = OtlpUrl::parse("http://[::1]:4319").unwrap();
-        assert_eq!(
-            (url.host.as_str(), url.port, url.prefix.as_str()),
-            ("::1", 4319, "")
-        );
-        assert_eq!(OtlpUrl::parse("http://collector").unwrap().port, 4318);
+        let http = parse("http://[::1]:4319");
+        assert_eq!(http, (false, "::1".into(), 4319, "/".into()));
+        assert_eq!(parse("http://collector").2, 4318);
         for text in [
             "",
             "collector:4318",
@@ -196,7 +131,7 @@ mod tests {
             "http://a?b",
             "http://",
         ] {
-            assert!(OtlpUrl::parse(text).is_err(), "{text}");
+            assert!(parse_otlp_url(text).is_err(), "{text}");
         }
     }
 }

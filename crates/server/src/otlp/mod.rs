@@ -7,13 +7,14 @@ mod metrics;
 pub mod proto;
 mod trace;
 
-pub use export::OtlpUrl;
+pub(crate) use export::parse_otlp_url;
 pub(crate) use trace::{SpanEnd, Trace, Tracer};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate::{Clock as _, SystemClock, Timestamp};
+use tidegate_listen::HttpUrl;
 use tokio::sync::mpsc::Receiver;
 
 use export::{BATCH, Collector, take_waiting};
@@ -27,7 +28,7 @@ use proto::{
 #[derive(Debug, Clone, PartialEq)]
 pub struct OtlpSettings {
     /// Where the collector listens.
-    pub url: OtlpUrl,
+    pub url: HttpUrl,
     /// The share of requests that are traced, from 0 to 1, if their caller has not decided.
     pub sampling: f64,
 }
