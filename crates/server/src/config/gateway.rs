@@ -9,7 +9,9 @@ use tidegate::rules::HostPattern;
 use tidegate_gateway::{HealthConfig, RouteConfig, UpstreamUrl};
 
 use super::TlsFiles;
-use super::read::{TakenField, bytes_of, listen_address, number, parsed, span, tls_files};
+use super::read::{
+    TakenField, bytes_of, flag, listen_address, number, parsed, setting, span, tls_files, word,
+};
 use super::redis::certificates;
 use super::settings::{self, HEALTH, ROUTE};
 
@@ -60,7 +62,7 @@ pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<G
     let upstream_ca = parsed(fields.take("upstream_ca"), certificates, problems);
     let health = fields.take("upstream_health");
     let health = health.and_then(|(spot, node)| read_health(&spot, node, problems));
-    let body_min_rate = parsed(fields.take("body_min_rate"), rate_or_off, problems);
+    let body_min_rate = setting(fields, "body_min_rate", rate_or_off, problems);
     let [most, most_per_client, most_in_background] = [
         "max_upstream_connections",
         "max_upstream_connections_per_client",
@@ -73,11 +75,11 @@ pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<G
         routes,
         upstream_ca,
         health,
-        body_min_rate: body_min_rate.unwrap_or(Some(256)),
+        body_min_rate: body_min_rate?,
         body_rate_window: Duration::from_secs(30),
         max_upstream_connections: most,
         max_upstream_connections_per_client: most_per_client,
-        max_background_requests: most_in_background.unwrap_or(1_024),
+        max_background_requests: most_in_background?,
     })
 }
 
@@ -126,16 +128,15 @@ fn read_routes(taken: TakenField<'_>, problems: &mut Problems) -> Vec<RouteConfi
 fn read_route(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<RouteConfig> {
     let fields = Fields::of(node, spot.clone(), &ROUTE, problems)?;
     let host = parsed(fields.take("host"), HostPattern::parse, problems);
-    let prefix = parsed(fields.take("prefix"), path_prefix, problems);
+    let prefix = setting(&fields, "prefix", path_prefix, problems);
     let upstreams = fields.take("upstreams");
-    let timeout = parsed(fields.take("timeout"), some_time, problems);
-    let connect_timeout = parsed(fields.take("connect_timeout"), some_time, problems);
-    let idle_timeout = parsed(fields.take("idle_timeout"), some_time, problems);
-    let retries = fields.integer("retries", problems);
+    let timeout = setting(&fields, "timeout", some_time, problems);
+    let connect_timeout = setting(&fields, "connect_timeout", some_time, problems);
+    let idle_timeout = setting(&fields, "idle_timeout", some_time, problems);
+    let retries = number(&fields, "retries", problems);
     let words = [("pass", false), ("upstream", true)];
-    let host_header = fields.take("host_header");
-    let replaces_host = host_header.and_then(|(spot, node)| spot.one_of(node, &words, problems));
-    let strips_prefix = fields.boolean("strip_prefix", problems);
+    let replaces_host = word(&fields, "host_header", &words, problems);
+    let strips_prefix = flag(&fields, "strip_prefix", problems);
     fields.done(problems);
     let Some((upstreams_spot, upstreams)) = upstreams else {
         problems.error(
@@ -159,25 +160,22 @@ fn read_route(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Route
         }
         read.push(url);
     }
-    let Some(first) = read.first() else {
+    if read.is_empty() {
         let message = "a route needs at least one upstream, for example `http://10.0.0.1:3000`";
         if !problems.has_errors() {
             problems.error(&upstreams.place, &upstreams_spot, message);
         }
         return None;
-    };
-    let usual = RouteConfig::to(first.clone());
+    }
     Some(RouteConfig {
         host,
-        prefix: prefix.unwrap_or_else(|| "/".to_owned()),
-        timeout: timeout.unwrap_or(usual.timeout),
-        connect_timeout: connect_timeout.unwrap_or(usual.connect_timeout),
-        idle_timeout: idle_timeout.unwrap_or(usual.idle_timeout),
-        retries: retries
-            .and_then(|retries| u32::try_from(retries).ok())
-            .unwrap_or(usual.retries),
-        replaces_host: replaces_host.unwrap_or(false),
-        strips_prefix: strips_prefix.unwrap_or(false),
+        prefix: prefix?,
+        timeout: timeout?,
+        connect_timeout: connect_timeout?,
+        idle_timeout: idle_timeout?,
+        retries: retries?,
+        replaces_host: replaces_host?,
+        strips_prefix: strips_prefix?,
         upstreams: read,
     })
 }
@@ -185,7 +183,7 @@ fn read_route(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Route
 fn read_health(spot: &Spot, node: &Node, problems: &mut Problems) -> Option<HealthConfig> {
     let fields = Fields::of(node, spot.clone(), &HEALTH, problems)?;
     let path = parsed(fields.take("path"), health_path, problems);
-    let interval = parsed(fields.take("interval"), some_time, problems);
+    let interval = setting(&fields, "interval", some_time, problems);
     fields.done(problems);
     if fields_missing(node, "path") {
         problems.error(
@@ -196,7 +194,7 @@ fn read_health(spot: &Spot, node: &Node, problems: &mut Problems) -> Option<Heal
     }
     Some(HealthConfig {
         path: path?,
-        interval: interval.unwrap_or(Duration::from_secs(5)),
+        interval: interval?,
     })
 }
 

@@ -12,7 +12,7 @@ use tidegate_identity::{AttributeSource, IdentifySettings};
 use tidegate_tower::UnderscoreHeaders;
 
 use super::jwt;
-use super::read::{attribute_name, parsed};
+use super::read::{attribute_name, flag, parsed, word};
 use super::settings::SOURCES;
 use super::{Overrides, Token, TokenScope};
 
@@ -50,9 +50,7 @@ pub(super) fn underscore_headers(
         ("drop", UnderscoreHeaders::Drop),
         ("refuse", UnderscoreHeaders::Refuse),
     ];
-    let action = fields.take("underscore_headers");
-    let action = action.and_then(|(spot, node)| spot.one_of(node, &words, problems));
-    action.unwrap_or_default()
+    word(fields, "underscore_headers", &words, problems).unwrap_or_default()
 }
 
 /// What credentials are that are there and not valid.
@@ -64,9 +62,7 @@ pub(super) fn invalid_credentials(
         ("deny", InvalidCredentials::Deny),
         ("missing", InvalidCredentials::Missing),
     ];
-    let action = fields.take("invalid_credentials");
-    let action = action.and_then(|(spot, node)| spot.one_of(node, &words, problems));
-    action.unwrap_or_default()
+    word(fields, "invalid_credentials", &words, problems).unwrap_or_default()
 }
 
 pub(super) fn read(
@@ -82,14 +78,13 @@ pub(super) fn read(
         ("x-forwarded-for", ForwardedHeader::XForwardedFor),
         ("forwarded", ForwardedHeader::Forwarded),
     ];
-    let header = fields.take("forwarded_header");
-    let header = header.and_then(|(spot, node)| spot.one_of(node, &words, problems));
+    let header = word(fields, "forwarded_header", &words, problems);
     settings.forwarded_header = header.unwrap_or_default();
     let clients_file = fields.take("clients_file");
     if let Some(file) = clients_file.and_then(|(spot, node)| spot.text(node, problems)) {
         settings.clients_file = Some(PathBuf::from(file));
     }
-    let is_complete = fields.boolean("clients_complete", problems);
+    let is_complete = flag(fields, "clients_complete", problems);
     settings.clients_complete = is_complete.unwrap_or(false);
     if settings.clients_complete && settings.clients_file.is_none() {
         notes

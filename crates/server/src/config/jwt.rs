@@ -10,12 +10,11 @@ use tidegate_identity::{AttributeSource, JwtKey, JwtSettings, Secret, parse_jwks
 
 use super::Overrides;
 use super::identify::{name, source};
-use super::read::{TakenField, parsed, span};
+use super::read::{TakenField, parsed, setting, span};
 use super::redis::certificates;
 use super::settings::JWT;
 
 /// How much clocks may differ by default.
-const LEEWAY: Micros = Micros::from_seconds(30);
 const MOST_LEEWAY: Micros = Micros::from_seconds(3_600);
 
 pub(super) fn read(
@@ -57,7 +56,7 @@ pub(super) fn read(
     let algorithms = list(fields.take("algorithms"), algorithm, problems);
     let issuer = list(fields.take("issuer"), name, problems);
     let audience = list(fields.take("audience"), name, problems);
-    let leeway = parsed(fields.take("leeway"), leeway, problems);
+    let leeway = setting(&fields, "leeway", leeway, problems);
     let from = fields.take("from").and_then(|(spot, node)| {
         let source = source(node, &spot, problems)?;
         if matches!(
@@ -80,7 +79,7 @@ pub(super) fn read(
         algorithms,
         issuer,
         audience,
-        leeway: leeway.unwrap_or(LEEWAY),
+        leeway: leeway?,
         from: from.unwrap_or(AttributeSource::Header(AUTHORIZATION)),
     })
 }

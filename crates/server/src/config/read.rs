@@ -14,9 +14,24 @@ use crate::memory_limit::default_max_memory;
 use crate::otlp::parse_otlp_url;
 
 use super::{
-    ActivityMode, Config, LogSettings, OtlpSettings, Overrides, SETTINGS, TlsFiles,
-    access_log, counters, gateway, identify, redis, secret, settings, tokens, variables,
+    ActivityMode, Config, LogSettings, OtlpSettings, Overrides, SETTINGS, TlsFiles, access_log,
+    counters, gateway, identify, redis, secret, settings, tokens, variables,
 };
+
+const THROTTLE: &str = "throttle_on_store_failure";
+const ON_STORE_FAILURE: [(&str, OnStoreFailure); 3] = [
+    ("local", OnStoreFailure::Local),
+    ("allow", OnStoreFailure::Allow),
+    ("deny", OnStoreFailure::Deny),
+];
+const ON_OFF: [(&str, bool); 2] = [("on", true), ("off", false)];
+const ACTIVITY_MODES: [(&str, ActivityMode); 3] = [
+    ("on", ActivityMode::On),
+    ("off", ActivityMode::Off),
+    ("anonymous", ActivityMode::Anonymous),
+];
+const SLASHES: [(&str, Option<EncodedSlashes>); 2] =
+    [("refuse", None), ("keep", Some(EncodedSlashes::Keep))];
 
 pub(super) type TakenField<'n> = Option<(Spot, &'n Node)>;
 
@@ -30,17 +45,16 @@ pub(super) fn config(
     let mut fields = Fields::of(&node, Spot::document(), settings::keys(), problems)?;
     let mut notes = Vec::new();
     let gateway = gateway::read(&mut fields, problems);
-    let encoded_slashes = encoded_slashes(fields.take("encoded_slashes"), problems);
+    let encoded_slashes = word(&fields, "encoded_slashes", &SLASHES, problems);
 
-    let http = parsed(fields.take("http"), listen_address, problems);
-    let grpc = parsed(fields.take("grpc"), address_or_off, problems);
+    let http = setting(&fields, "http", listen_address, problems);
+    let grpc = setting(&fields, "grpc", address_or_off, problems);
     let resp = parsed(fields.take("resp"), listen_address, problems);
-    let on_failure = fields.take("throttle_on_store_failure");
-    let throttle_on_store_failure = parsed(on_failure, on_store_failure, problems);
+    let throttle_on_store_failure = word(&fields, THROTTLE, &ON_STORE_FAILURE, problems);
     let rules = path(fields.take("rules"), problems);
-    let data_dir = path(fields.take("data_dir"), problems);
+    let data_dir = setting(&fields, "data_dir", |path| Ok(path.into()), problems);
     let history = number(&fields, "history", problems);
-    let trust_timestamps = fields.boolean("trust_timestamps", problems);
+    let trust_timestamps = flag(&fields, "trust_timestamps", problems);
     let max_keys = number(&fields, "max_keys", problems);
     let max_memory = parsed(fields.take("max_memory"), at_least_1_mib, problems);
     let key_secret = secret::read(&fields, "key_secret_file", overrides, problems);
@@ -56,28 +70,24 @@ pub(super) fn config(
     };
     let snapshot = counters::read(&fields, unless, &mut notes, problems);
     let mut rule_settings = rule_settings(&fields, problems);
-    let instances = fields.integer("instances", problems);
+    let instances = number(&fields, "instances", problems);
     let trusted_proxies = networks(fields.take("trusted_proxies"), problems);
-    let open_authorize = fields.boolean("open_authorize", problems);
+    let open_authorize = flag(&fields, "open_authorize", problems);
     let underscore_headers = identify::underscore_headers(&fields, problems);
     let invalid_credentials = identify::invalid_credentials(&fields, problems);
     let identify = identify::read(&fields, &trusted_proxies, overrides, &mut notes, problems);
-    let headers = headers(
-        fields.take("headers"),
-        fields.take("reset_header"),
-        problems,
-    );
+    let headers = headers(&fields, problems);
     let denied = denied(fields.take("denied"), problems);
     let tokens = tokens::read(fields.take("tokens"), overrides, &mut notes, problems);
-    let activity = activity_mode(fields.take("activity"), problems);
-    let activity_memory = parsed(fields.take("activity_memory"), activity_memory, problems);
-    let console = on_or_off(fields.take("console"), problems);
+    let activity = word(&fields, "activity", &ACTIVITY_MODES, problems);
+    let activity_memory = setting(&fields, "activity_memory", activity_memory, problems);
+    let console = word(&fields, "console", &ON_OFF, problems);
     let tls_client_ca = client_ca(&fields, problems);
     let tls = tls_files(&fields, ["tls_cert", "tls_key"], problems);
-    let drain_timeout = parsed(fields.take("drain_timeout"), span, problems);
-    let drain_delay = parsed(fields.take("drain_delay"), span, problems);
+    let drain_timeout = setting(&fields, "drain_timeout", span, problems);
+    let drain_delay = setting(&fields, "drain_delay", span, problems);
     let max_connections = number(&fields, "max_connections", problems);
-    let body_memory = parsed(fields.take("body_memory"), at_least_1_mib, problems);
+    let body_memory = setting(&fields, "body_memory", at_least_1_mib, problems);
     let log = log(&fields, problems);
     let access_log = access_log::read(&fields, problems);
     let otlp = otlp(&fields, problems);
@@ -89,41 +99,41 @@ pub(super) fn config(
         identify::described_by(&identify, gateway.is_some(), &trusted_proxies, &tokens);
 
     Some(Config {
-        http: http.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080))),
-        grpc: grpc.unwrap_or_else(|| Some(SocketAddr::from(([127, 0, 0, 1], 8081)))),
+        http: http?,
+        grpc: grpc?,
         resp,
         gateway,
-        encoded_slashes,
-        throttle_on_store_failure: throttle_on_store_failure.unwrap_or_default(),
+        encoded_slashes: encoded_slashes?,
+        throttle_on_store_failure: throttle_on_store_failure?,
         rules,
-        data_dir: data_dir.unwrap_or_else(|| PathBuf::from("tidegate-data")),
-        history: history.unwrap_or(100),
-        trust_timestamps: trust_timestamps.unwrap_or(false),
-        max_keys: max_keys.unwrap_or(10_000_000),
+        data_dir: data_dir?,
+        history: history?,
+        trust_timestamps: trust_timestamps?,
+        max_keys: max_keys?,
         max_memory: max_memory.unwrap_or_else(default_max_memory),
         snapshot,
         rule_settings,
         redis,
         key_secret,
-        instances: instances.unwrap_or(1),
+        instances: instances?,
         trusted_proxies,
-        open_authorize: open_authorize.unwrap_or(false),
+        open_authorize: open_authorize?,
         identify,
         underscore_headers,
         invalid_credentials,
-        headers,
+        headers: headers?,
         denied,
         tokens,
-        activity: activity.unwrap_or_default(),
-        activity_memory: activity_memory.unwrap_or(64 << 20),
-        console: console.unwrap_or(true),
+        activity: activity?,
+        activity_memory: activity_memory?,
+        console: console?,
         tls,
         tls_client_ca,
-        drain_timeout: drain_timeout.unwrap_or(Micros::from_seconds(10)),
-        drain_delay: drain_delay.unwrap_or(Micros::ZERO),
-        max_connections: max_connections.unwrap_or(10_000),
-        body_memory: body_memory.unwrap_or(256 << 20),
-        log,
+        drain_timeout: drain_timeout?,
+        drain_delay: drain_delay?,
+        max_connections: max_connections?,
+        body_memory: body_memory?,
+        log: log?,
         access_log,
         otlp,
         notes,
@@ -138,8 +148,7 @@ fn denied(taken: TakenField<'_>, problems: &mut Problems) -> Option<DenialAnswer
 fn rule_settings(fields: &Fields<'_>, problems: &mut Problems) -> RuleSettings {
     let mut settings = RuleSettings::default();
     settings.secret_attributes = names(fields.take("secret_attributes"), problems);
-    let prefix = number(fields, "ipv6_prefix", problems);
-    if let Some(prefix) = prefix.and_then(|prefix| u8::try_from(prefix).ok()) {
+    if let Some(prefix) = number(fields, "ipv6_prefix", problems) {
         settings.ipv6_prefix = prefix;
     }
     settings
@@ -236,8 +245,51 @@ pub(super) fn parsed<T>(
     taken.and_then(|(spot, node)| spot.parsed(node, parse, problems))
 }
 
-pub(super) fn number(fields: &Fields<'_>, key: &str, problems: &mut Problems) -> Option<usize> {
-    usize::try_from(fields.integer(key, problems)?).ok()
+/// What `read` makes of a setting, or of its default in the table. `None` after a problem, and if there is neither.
+fn or_default<T>(
+    fields: &Fields<'_>,
+    key: &str,
+    read: impl FnOnce(&Spot, &Node) -> Option<T>,
+) -> Option<T> {
+    match (fields.take(key), fields.default_of(key)) {
+        (Some((spot, node)), _) => read(&spot, node),
+        (None, "") => None,
+        (None, default) => read(fields.spot(), &Node::setting(key, default)),
+    }
+}
+
+pub(super) fn setting<T>(
+    fields: &Fields<'_>,
+    key: &str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+    problems: &mut Problems,
+) -> Option<T> {
+    or_default(fields, key, |spot, node| spot.parsed(node, parse, problems))
+}
+
+pub(super) fn number<T: TryFrom<u64>>(
+    fields: &Fields<'_>,
+    key: &str,
+    problems: &mut Problems,
+) -> Option<T> {
+    let number = match fields.take(key) {
+        Some(_) => fields.integer(key, problems),
+        None => fields.default_of(key).parse().ok(),
+    };
+    T::try_from(number?).ok()
+}
+
+pub(super) fn flag(fields: &Fields<'_>, key: &str, problems: &mut Problems) -> Option<bool> {
+    or_default(fields, key, |spot, node| spot.boolean(node, problems))
+}
+
+pub(super) fn word<T: Copy>(
+    fields: &Fields<'_>,
+    key: &str,
+    words: &[(&str, T)],
+    problems: &mut Problems,
+) -> Option<T> {
+    or_default(fields, key, |spot, node| spot.one_of(node, words, problems))
 }
 
 fn path(taken: TakenField<'_>, problems: &mut Problems) -> Option<PathBuf> {
@@ -259,15 +311,6 @@ fn address_or_off(text: &str) -> Result<Option<SocketAddr>, String> {
     }
     let address = listen_address(text).map(Some);
     address.map_err(|problem| format!("{problem}, or `off`"))
-}
-
-fn activity_mode(taken: TakenField<'_>, problems: &mut Problems) -> Option<ActivityMode> {
-    let words = [
-        ("on", ActivityMode::On),
-        ("off", ActivityMode::Off),
-        ("anonymous", ActivityMode::Anonymous),
-    ];
-    taken.and_then(|(spot, node)| spot.one_of(node, &words, problems))
 }
 
 fn activity_memory(text: &str) -> Result<usize, String> {
@@ -310,27 +353,6 @@ pub(super) fn bytes_of(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-fn on_or_off(taken: TakenField<'_>, problems: &mut Problems) -> Option<bool> {
-    let words = [("on", true), ("off", false)];
-    taken.and_then(|(spot, node)| spot.one_of(node, &words, problems))
-}
-
-fn encoded_slashes(taken: TakenField<'_>, problems: &mut Problems) -> Option<EncodedSlashes> {
-    let words = [("refuse", None), ("keep", Some(EncodedSlashes::Keep))];
-    taken.and_then(|(spot, node)| spot.one_of(node, &words, problems))?
-}
-
-fn on_store_failure(text: &str) -> Result<OnStoreFailure, String> {
-    match text {
-        "allow" => Ok(OnStoreFailure::Allow),
-        "deny" => Ok(OnStoreFailure::Deny),
-        "local" => Ok(OnStoreFailure::Local),
-        _ => Err(format!(
-            "`{text}` is unknown; expected one of `local`, `allow`, `deny`"
-        )),
-    }
-}
-
 pub(super) fn span(text: &str) -> Result<Micros, String> {
     text.parse()
         .map_err(|error: tidegate::LimitError| error.to_string())
@@ -364,13 +386,9 @@ fn networks(taken: TakenField<'_>, problems: &mut Problems) -> TrustedProxies {
     items.into_iter().filter_map(network).collect()
 }
 
-fn headers(
-    names: TakenField<'_>,
-    reset: TakenField<'_>,
-    problems: &mut Problems,
-) -> HeaderSettings {
+fn headers(fields: &Fields<'_>, problems: &mut Problems) -> Option<HeaderSettings> {
     let mut settings = HeaderSettings::default();
-    if let Some((spot, node)) = names {
+    if let Some((spot, node)) = fields.take("headers") {
         settings = HeaderSettings::NONE;
         for (spot, node) in spot.items(node, problems) {
             let words = [("x", 0), ("draft-10", 1), ("retry-after", 2)];
@@ -386,10 +404,8 @@ fn headers(
         ("unix", ResetForm::UnixSeconds),
         ("delta", ResetForm::DeltaSeconds),
     ];
-    if let Some(form) = reset.and_then(|(spot, node)| spot.one_of(node, &words, problems)) {
-        settings.reset = form;
-    }
-    settings
+    settings.reset = word(fields, "reset_header", &words, problems)?;
+    Some(settings)
 }
 
 fn client_ca(fields: &Fields<'_>, problems: &mut Problems) -> Option<PathBuf> {
@@ -430,10 +446,10 @@ pub(super) fn tls_files(
 
 fn otlp(fields: &Fields<'_>, problems: &mut Problems) -> Option<OtlpSettings> {
     let url = parsed(fields.take("otlp"), parse_otlp_url, problems);
-    let sampling = parsed(fields.take("otlp_sampling"), share, problems);
+    let sampling = setting(fields, "otlp_sampling", share, problems);
     Some(OtlpSettings {
         url: url?,
-        sampling: sampling.unwrap_or(0.01),
+        sampling: sampling?,
     })
 }
 
@@ -446,16 +462,14 @@ fn share(text: &str) -> Result<f64, String> {
     })
 }
 
-fn log(fields: &Fields<'_>, problems: &mut Problems) -> LogSettings {
-    let words = [("text", false), ("json", true)];
-    let json = fields
-        .take("log_format")
-        .and_then(|(spot, node)| spot.one_of(node, &words, problems));
-    let level = parsed(fields.take("log_level"), log_level, problems);
-    LogSettings {
-        json: json.unwrap_or(false),
-        level: level.unwrap_or_else(|| "info".to_owned()),
-    }
+fn log(fields: &Fields<'_>, problems: &mut Problems) -> Option<LogSettings> {
+    let formats = [("text", false), ("json", true)];
+    let json = word(fields, "log_format", &formats, problems);
+    let level = setting(fields, "log_level", log_level, problems);
+    Some(LogSettings {
+        json: json?,
+        level: level?,
+    })
 }
 
 /// A level, or directives that each name a target and a level. Any other word would be read as a target and

@@ -8,7 +8,7 @@ use tidegate::Micros;
 use tidegate::document::{Fields, Problems};
 use tidegate_redis::{Namespace, NamespaceError, RedisSettings, RedisTls, RedisUrl, UrlError};
 
-use super::read::{TakenField, parsed, span};
+use super::read::{TakenField, parsed, setting, span};
 use super::{Overrides, secret, settings};
 
 /// The shortest time that Redis can be given.
@@ -69,7 +69,7 @@ pub(super) fn read(
         }
         (None, None)
     };
-    let deadline = parsed(fields.take("redis_deadline"), deadline, problems);
+    let deadline = setting(fields, "redis_deadline", deadline, problems);
 
     let mut settings = RedisSettings::new(url?);
     settings.user = user;
@@ -78,7 +78,7 @@ pub(super) fn read(
     settings.sentinel_password = sentinel_password.map(|password| password.text().to_owned());
     settings.tls = tls;
     settings.namespace = namespace;
-    settings.deadline = deadline.unwrap_or(settings.deadline);
+    settings.deadline = deadline?;
     Some(settings)
 }
 

@@ -134,6 +134,29 @@ fn every_setting_is_read() {
     }
 }
 
+#[test]
+fn without_a_setting_the_default_of_the_table_is_in_force() {
+    let shown = |yaml: &str| {
+        let mut config = load(yaml, &[], &[]).unwrap_or_else(|problems| panic!("{problems}"));
+        config.notes.clear();
+        format!("{config:?}")
+    };
+    let gateway = "gateway: 127.0.0.1:1\nupstream: http://127.0.0.1:2\n";
+    for key in settings::keys().filter(|key| !key.default.is_empty()) {
+        let others = match key.needs {
+            ["gateway"] => gateway,
+            ["redis"] => "redis: redis://127.0.0.1:1\n",
+            ["otlp"] => "otlp: http://127.0.0.1:1\n",
+            _ => "",
+        };
+        let with = shown(&format!("{others}{}: {}\n", key.name, key.default));
+        assert_eq!(with, shown(others), "{}", key.name);
+    }
+    let route = "{upstreams: [http://127.0.0.1:2]}";
+    let routes = format!("gateway: 127.0.0.1:1\nroutes: [{route}]\n");
+    assert_eq!(shown(&routes), shown(gateway));
+}
+
 /// A message lists all accepted words.
 #[test]
 fn every_setting_accepts_the_words_of_its_table() {

@@ -256,6 +256,11 @@ impl<'n> Fields<'n> {
         self.keys.iter().find(|row| row.name == key).copied()
     }
 
+    /// What holds without a key, as its row says: JSON or plain text. Empty if that is not one value.
+    pub fn default_of(&self, key: &str) -> &'static str {
+        self.row(key).map_or("", |row| row.default)
+    }
+
     /// The value of a key, if it is there and not empty.
     pub fn take(&self, key: &str) -> Option<(Spot, &'n Node)> {
         debug_assert!(self.row(key).is_some(), "`{key}` is not in its table");
