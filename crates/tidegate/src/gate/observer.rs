@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidegate_core::Micros;
 
 use super::in_force::RuleState;
-use super::rule_decision::{RuleDecision, Stage};
+use super::rule_decision::{ChargeStage, RuleDecision};
 use super::{Asked, Charged, Decision, Decisions};
 use crate::attributes::Attributes;
 use crate::rules::{CounterKey, FrontEnd, Mode, Rule, Verdict};
@@ -149,7 +149,7 @@ impl<'o> ObservedRule<'o, '_> {
 
     /// The cost that the rule was charged; zero if the request is denied.
     pub fn admitted(&self) -> u64 {
-        if self.is_admitted() && self.decided.stage != Stage::Peek {
+        if self.is_admitted() && self.decided.stage != ChargeStage::Peek {
             self.decided.cost
         } else {
             0

@@ -13,7 +13,7 @@ use tidegate_core::{Store, Timestamp};
 use super::in_force::{InForce, RuleState};
 use super::matching::{MatchTerms, match_rules};
 use super::pipeline::Pipeline;
-use super::rule_decision::{LimitDecision, RuleDecision, RuleDecisions, Stage};
+use super::rule_decision::{ChargeStage, LimitDecision, RuleDecision, RuleDecisions};
 use super::{Gate, RulesInForce};
 use crate::attributes::Attributes;
 use crate::rules::{Grant, GrantSource, Rule};
@@ -168,7 +168,7 @@ fn match_parts(
         for rule in &mut matched {
             rule.part = first_part + index;
             if part.attributes.cost() == 0 {
-                rule.stage = Stage::Peek;
+                rule.stage = ChargeStage::Peek;
                 rule.cost = 1;
             }
         }
@@ -202,7 +202,7 @@ fn match_ad_hoc(
         part: 0,
         grant: 0,
         source: GrantSource::Limit,
-        stage: Stage::Enforced,
+        stage: ChargeStage::Enforced,
         is_shadow: false,
         is_settled: false,
         key,

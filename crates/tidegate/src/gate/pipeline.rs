@@ -12,7 +12,7 @@ use super::feedback::note_use;
 use super::in_force::InForce;
 use super::parts::Part;
 use super::receipt::Receipt;
-use super::rule_decision::{RuleDecision, RuleDecisions, Stage};
+use super::rule_decision::{ChargeStage, RuleDecision, RuleDecisions};
 use crate::reason::Reason;
 
 /// One request on its way to a decision: all of its enforced limits are charged, or none.
@@ -46,7 +46,7 @@ pub(super) struct PipelinePart {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// All of a stage, together.
-    Together(Stage),
+    Together(ChargeStage),
     /// The shadow rule with this index among those that apply.
     Shadow(usize),
 }
@@ -98,13 +98,13 @@ impl Pipeline {
         permit: Option<PermitId>,
     ) -> Self {
         let is_refused =
-            |rule: &RuleDecision| rule.stage == Stage::Enforced && rule.refusal().is_some();
+            |rule: &RuleDecision| rule.stage == ChargeStage::Enforced && rule.refusal().is_some();
         if rules.iter().any(is_refused) {
             for rule in rules
                 .iter_mut()
                 .filter(|rule| counts_guesses(&in_force, rule))
             {
-                rule.stage = Stage::Address;
+                rule.stage = ChargeStage::Address;
             }
         }
         Self {
@@ -137,13 +137,17 @@ impl Pipeline {
     #[inline]
     pub(super) fn steps(&self) -> SmallVec<[Step; 2]> {
         let mut steps = SmallVec::new();
-        for stage in [Stage::Peek, Stage::Address, Stage::Enforced] {
+        for stage in [
+            ChargeStage::Peek,
+            ChargeStage::Address,
+            ChargeStage::Enforced,
+        ] {
             if self.rules.iter().any(|rule| rule.stage == stage) {
                 steps.push(Step::Together(stage));
             }
         }
         let rules = self.rules.iter().enumerate();
-        let shadows = rules.filter(|(_, rule)| rule.stage == Stage::Shadow);
+        let shadows = rules.filter(|(_, rule)| rule.stage == ChargeStage::Shadow);
         steps.extend(shadows.map(|(index, _)| Step::Shadow(index)));
         steps
     }
@@ -186,16 +190,16 @@ impl Pipeline {
     pub(super) fn verb(&self, step: Step) -> Verb {
         let denies_outright = || self.rules_of(step).any(|rule| rule.key.is_none());
         let is_peek = match step {
-            Step::Together(Stage::Peek) => true,
-            Step::Together(Stage::Enforced) => {
+            Step::Together(ChargeStage::Peek) => true,
+            Step::Together(ChargeStage::Enforced) => {
                 let mut earlier = self
                     .rules
                     .iter()
-                    .filter(|rule| rule.stage < Stage::Enforced);
+                    .filter(|rule| rule.stage < ChargeStage::Enforced);
                 denies_outright() || !earlier.all(RuleDecision::lets_pass)
             }
-            Step::Together(Stage::Address) => denies_outright(),
-            Step::Together(Stage::Shadow) | Step::Shadow(_) => false,
+            Step::Together(ChargeStage::Address) => denies_outright(),
+            Step::Together(ChargeStage::Shadow) | Step::Shadow(_) => false,
         };
         match is_peek {
             true => Verb::Peek,
@@ -273,7 +277,7 @@ impl Pipeline {
 /// Whether a rule is charged for a request that is denied for its credentials. A permit would not be released.
 fn counts_guesses(in_force: &InForce, rule: &RuleDecision) -> bool {
     let mut limits = rule.limits(in_force).iter();
-    rule.stage == Stage::Enforced
+    rule.stage == ChargeStage::Enforced
         && in_force.at(rule.rule).is_by_address()
         && rule.refusal().is_none()
         && !limits.any(Limit::is_concurrency)

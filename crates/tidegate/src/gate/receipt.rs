@@ -10,7 +10,7 @@ use tidegate_core::{
 
 use super::local::{LocalCharge, LocalRequest};
 use super::pipeline::{Pipeline, Verb};
-use super::rule_decision::{RuleDecision, Stage};
+use super::rule_decision::{ChargeStage, RuleDecision};
 use super::{Decision, Decisions, Gate};
 use crate::rules::{OnStoreFailure, Share};
 
@@ -105,7 +105,7 @@ impl Receipt {
         for decision in self.decisions.iter() {
             let rules = || {
                 let rules = decision.rules().iter();
-                rules.filter(|rule| rule.stage != Stage::Peek)
+                rules.filter(|rule| rule.stage != ChargeStage::Peek)
             };
             if is_charged {
                 let enforced = rules().filter(|rule| !rule.is_shadow);

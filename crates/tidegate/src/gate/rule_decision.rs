@@ -28,7 +28,7 @@ pub(super) struct RuleDecision {
     pub(super) grant: usize,
     /// Where that came from.
     pub(super) source: GrantSource,
-    pub(super) stage: Stage,
+    pub(super) stage: ChargeStage,
     pub(super) is_shadow: bool,
     /// Whether it is settled after the decision, because its cost has been spent already.
     pub(super) is_settled: bool,
@@ -47,7 +47,7 @@ pub(super) struct RuleDecision {
 
 /// When the store is asked about a rule, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stage {
+pub(super) enum ChargeStage {
     /// Everything that is only peeked, and takes nothing.
     Peek,
     /// Enforced rules that count by address alone, of a request that is denied for its credentials: they are
@@ -180,7 +180,7 @@ impl RuleDecision {
     /// Whether it charges a concurrency limit.
     pub(super) fn takes_permit(&self, in_force: &InForce) -> bool {
         let mut limits = self.limits(in_force).iter();
-        self.cost > 0 && self.stage != Stage::Peek && limits.any(Limit::is_concurrency)
+        self.cost > 0 && self.stage != ChargeStage::Peek && limits.any(Limit::is_concurrency)
     }
 
     /// Whether the store was unavailable: then none of its limits was charged there.
@@ -278,9 +278,9 @@ impl RuleDecision {
 
 /// When the store is asked about a rule that is not only peeked.
 #[inline]
-pub(super) fn stage_of(rule: &Rule) -> Stage {
+pub(super) fn stage_of(rule: &Rule) -> ChargeStage {
     match rule.mode() {
-        Mode::Enforce => Stage::Enforced,
-        Mode::Shadow => Stage::Shadow,
+        Mode::Enforce => ChargeStage::Enforced,
+        Mode::Shadow => ChargeStage::Shadow,
     }
 }

@@ -7,7 +7,7 @@ use tidegate_core::{Charge, Outcome, Store};
 use super::Gate;
 use super::local::LocalCharge;
 use super::pipeline::{Pipeline, StoreCall, Verb};
-use super::rule_decision::{RuleDecision, Stage};
+use super::rule_decision::{ChargeStage, RuleDecision};
 
 impl Pipeline {
     /// Marks the rules to settle: those that settle and were not charged for a part that has spent its
@@ -22,7 +22,7 @@ impl Pipeline {
         let enforced = self
             .rules
             .iter()
-            .filter(|rule| rule.stage == Stage::Enforced);
+            .filter(|rule| rule.stage == ChargeStage::Enforced);
         let denied: SmallVec<[usize; 4]> = enforced
             .filter(|rule| !rule.is_allowed())
             .map(|rule| rule.part)
@@ -30,9 +30,9 @@ impl Pipeline {
         let mut is_any = false;
         for rule in &mut self.rules {
             let is_uncharged = match rule.stage {
-                Stage::Peek | Stage::Address => false,
-                Stage::Enforced => is_whole_uncharged || denied.contains(&rule.part),
-                Stage::Shadow => !rule.is_allowed(),
+                ChargeStage::Peek | ChargeStage::Address => false,
+                ChargeStage::Enforced => is_whole_uncharged || denied.contains(&rule.part),
+                ChargeStage::Shadow => !rule.is_allowed(),
             };
             let is_spent = self.parts[rule.part - self.first_part].is_spent;
             rule.is_settled = is_uncharged && is_spent && self.in_force.at(rule.rule).settles();
