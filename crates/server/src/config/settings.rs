@@ -105,7 +105,7 @@ pub static SETTINGS: [Setting; 67] = [
     file(Key::new("upstream_health", Kind::Map(&HEALTH), "how servers behind the gateway are checked").like(r#"{"path": "/healthz", "interval": "5s"}"#).needs(&["gateway"])),
     variable(Key::new("body_min_rate", Kind::Any(&[OFF, Kind::Pattern(r"^[0-9]+\s*(B|kB|KB|KiB|MB|MiB)\s*/s$")]), "how fast clients of the gateway must send bodies, over 30 seconds, or `off`").or("256B/s").needs(&["gateway"])),
     variable(Key::new("max_upstream_connections", CONNECTIONS, "how many connections to servers the gateway may have; half of the free file descriptors if not set").needs(&["gateway"])),
-    variable(Key::new("max_upstream_connections_per_client", CONNECTIONS, "how many of them the requests of one client address may have").or("256").needs(&["gateway"])),
+    variable(Key::new("max_upstream_connections_per_client", CONNECTIONS, "how many of them the requests of one client address may have; 256, or three quarters of them if that is less, if not set").needs(&["gateway"])),
     variable(Key::new("max_background_requests", Kind::Whole(0, 1_000_000), "how many requests that hold permits of concurrency limits may continue after their client has left").or("1024").needs(&["gateway"])),
     flag("URL", Key::new("redis", Kind::Pattern(r"^(rediss?(\+(sentinel|cluster))?|(redis\+)?unix)://"), "the Redis or Valkey that servers share; without one, each server counts for itself").like("redis://127.0.0.1:6379")),
     variable(Key::new("namespace", Kind::Text("^[A-Za-z0-9-]{1,32}$"), "the name that separates this deployment from others in the same Redis")),
