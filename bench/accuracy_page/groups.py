@@ -31,7 +31,7 @@ GROUPS = {
 
 
 def build():
-    """The program of the suite, with what the tests were built with: in virtual time it need not be fast."""
+    """The program of the suite."""
     cargo = ["cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", BENCH / "Cargo.toml", "--target-dir", TARGET, "-p", "tidegate-bench-accuracy"]
     subprocess.run(cargo, check=True)
 

@@ -26,6 +26,8 @@ const SEED: u64 = 13_704;
 const FIRST: u64 = 1_000_000;
 /// How many denials of each cost are tried again after a run.
 const RETRIED: u64 = 3;
+/// How often a limit is asked until it denies.
+const MOST_ASKED: usize = 500;
 /// How often an instance runs.
 const TICK: Micros = Micros::from_millis(1);
 /// How long before its time a request is tried where it must be denied.
@@ -232,9 +234,10 @@ impl SharedRun {
         key
     }
 
-    /// Asks the first instance until it denies, and for how long.
+    /// Asks the first instance until it denies, and for how long. None if it never does, or not soon: one request after
+    /// the other cannot use up a limit that fills faster.
     fn denied(&mut self, key: u32, cost: u64) -> Option<(SimulatedDecision, Micros)> {
-        loop {
+        for _ in 0..MOST_ASKED {
             self.charge(0, (key, cost));
             let last = self.next();
             match last.outcome.retry {
@@ -243,6 +246,7 @@ impl SharedRun {
                 Retry::Never => return None,
             }
         }
+        None
     }
 
     /// Whether the first instance admits a request at this time.
