@@ -62,7 +62,7 @@ impl Contender for GateContender {
             attributes.insert(name, value).expect("sound attributes");
         }
         let decision = block_on(self.gate.decide(&attributes));
-        assert_eq!(decision.limits().len(), self.limits, "limits that apply");
+        assert_eq!(decision.limits().count(), self.limits, "limits that apply");
         decision.is_allowed()
     }
 }

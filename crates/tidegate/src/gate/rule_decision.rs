@@ -234,9 +234,10 @@ impl RuleDecision {
         let mut answers = self.answers.iter();
         let first = answers.next()?;
         Some(answers.fold(first, |decisive, next| {
-            match is_more_pressing(&next.outcome, &decisive.outcome) {
-                true => next,
-                false => decisive,
+            if is_more_pressing(&next.outcome, &decisive.outcome) {
+                next
+            } else {
+                decisive
             }
         }))
     }

@@ -37,16 +37,12 @@ impl<'r> Overridden<'r> {
 
     fn grant(&self, attributes: &Attributes<'_>, now: Timestamp) -> (&Grant, GrantSource) {
         let own = self.rule.grants();
-        match self.temporary.find(self.rule, attributes, now) {
-            Some(index) => (
-                &self.temporary.grants()[index - own.len()],
-                GrantSource::Temporary,
-            ),
-            None => {
-                let (index, source) = self.rule.grant(attributes);
-                (&own[index], source)
-            }
+        if let Some(index) = self.temporary.find(self.rule, attributes, now) {
+            let granted = &self.temporary.grants()[index - own.len()];
+            return (granted, GrantSource::Temporary);
         }
+        let (index, source) = self.rule.grant(attributes);
+        (&own[index], source)
     }
 }
 
