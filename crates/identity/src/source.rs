@@ -121,19 +121,34 @@ fn cookie<'r>(headers: &'r HeaderMap, wanted: &str) -> FoundValue<'r> {
     one(values.map(AttributeValue::from))
 }
 
-/// The value of a parameter of a query, decoded. Some servers separate parameters by `;` too.
+/// The value of a parameter of a query, decoded. Some servers separate parameters by `;` too, and Express with qs ends
+/// the name at the first `]=`.
 pub fn parameter<'r>(query: &'r str, wanted: &str) -> FoundValue<'r> {
-    let value = |pair: &'r str| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+    let value = |(name, value): (&'r str, &'r str)| {
         let is_it = is_parameter(&decoded(name.as_bytes()), wanted.as_bytes());
         is_it.then(|| AttributeValue::from(decoded(value.as_bytes())))
     };
     let values = query.split('&').flat_map(|pair| {
         let pieces = if pair.contains(';') { pair } else { "" };
-        let by_semicolon = pieces.split(';').filter_map(value);
-        value(pair).into_iter().chain(by_semicolon)
+        let pairs = std::iter::once(pair).chain(pieces.split(';'));
+        let named = pairs.flat_map(|pair| {
+            let usual = pair.split_once('=').unwrap_or((pair, ""));
+            std::iter::once(usual).chain(after_bracket(pair))
+        });
+        named.filter_map(value)
     });
     one(values)
+}
+
+/// The name and value of a parameter whose name ends with a bracket, which may be encoded.
+fn after_bracket(pair: &str) -> Option<(&str, &str)> {
+    let mut equals = pair.match_indices('=').map(|(at, _)| at);
+    let is_bracket = |name: &str| {
+        let encoded = name.len().checked_sub(3).and_then(|at| name.get(at..));
+        name.ends_with(']') || encoded.is_some_and(|end| end.eq_ignore_ascii_case("%5d"))
+    };
+    let at = equals.find(|at| is_bracket(&pair[..*at]))?;
+    Some((&pair[..at], &pair[at + 1..]))
 }
 
 /// The common value of all, if they agree.
@@ -182,7 +197,7 @@ mod tests {
             ("cookie", "b=2; b=3"),
         ]);
         let query = Some(
-            "list[]=a&list[0]=a&list[x]=b&two=a&two[]=b&key=a%20b+c&twice=1&twice=2&bad=%zz%4&empty=&na%6De=n&flag",
+            "list[]=a&list[0]=a&list[x]=b&two=a&two[]=b&key=a%20b+c&twice=1&twice=2&bad=%zz%4&empty=&na%6De=n&flag&qs[]%00=%26+x%5b%5d=r&in%5B%5D=1&in=1",
         );
         let text = |text: &'static str| Ok(Some(AttributeValue::from(text)));
         let table = [
@@ -200,6 +215,9 @@ mod tests {
             (of_query("none"), Ok(None)),
             (of_query("list"), text("a")),
             (of_query("two"), Err(Unusable::Several)),
+            // Express with qs takes `r` for its value.
+            (of_query("qs"), Err(Unusable::Several)),
+            (of_query("in"), text("1")),
             (of_cookie("session"), text("s 1")),
             (of_cookie("a"), text("1")),
             (of_cookie("b"), Err(Unusable::Several)),
