@@ -143,6 +143,16 @@ impl Local {
         self.waiting.store(owed.len(), Ordering::Release);
     }
 
+    /// What a share answers to a charge, without taking it.
+    pub(super) fn peek(&self, charge: &LocalCharge<'_>, at: Option<Timestamp>) -> Option<Outcome> {
+        let asked = Request {
+            charges: &[charge.of(&charge.share.part)],
+            at,
+            permit: None,
+        };
+        self.counters.peek(&asked).first().copied()
+    }
+
     /// Raises what a key has used here to its share of what the store last said.
     fn raise(
         &self,

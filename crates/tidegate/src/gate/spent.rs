@@ -1,6 +1,8 @@
 //! Settles what parts of a request have spent already although it was not charged: by rules that settle,
 //! as far as it fits.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 use tidegate_core::{Charge, Outcome, Store};
 
@@ -66,15 +68,19 @@ impl Pipeline {
                 let Some(settled) = outcomes.next() else {
                     return;
                 };
-                let outcome = &mut answer.outcome;
-                outcome.remaining = settled.remaining;
-                outcome.reset_at = settled.reset_at;
-                // One that fits is counted now, and the request is denied by others.
-                if !outcome.allowed {
-                    outcome.retry = settled.retry.max(outcome.retry);
-                }
+                record_settled(&mut answer.outcome, settled);
             }
         }
+    }
+}
+
+/// Records what a limit answers to the same charge after it was settled.
+fn record_settled(outcome: &mut Outcome, settled: &Outcome) {
+    outcome.remaining = settled.remaining;
+    outcome.reset_at = settled.reset_at;
+    // One that fits is counted now, and the request is denied by others.
+    if !outcome.allowed {
+        outcome.retry = settled.retry.max(outcome.retry);
     }
 }
 
@@ -106,25 +112,31 @@ impl<S: Store> Gate<S> {
                 drop(call);
                 pipeline.record_settled(&asked.unwrap_or(settled));
             }
-            Err(error) if error.left_nothing() => self.settle_locally(pipeline, false),
+            Err(error) if error.left_nothing() => {
+                drop(call);
+                self.settle_locally(pipeline, false);
+            }
             // It may have happened.
             Err(_) => {}
         }
     }
 
-    /// Settles locally what was decided without the store, or what was decided by it.
-    fn settle_locally(&self, pipeline: &Pipeline, is_degraded: bool) {
-        let rules = pipeline.rules.iter().filter(|rule| rule.is_settled);
+    /// Settles locally what was decided without the store, or what was decided by it. Of the first, records what is
+    /// left here after that.
+    fn settle_locally(&self, pipeline: &mut Pipeline, is_degraded: bool) {
+        let (in_force, at) = (Arc::clone(&pipeline.in_force), pipeline.at);
+        let rules = pipeline.rules.iter_mut().filter(|rule| rule.is_settled);
         for rule in rules.filter(|rule| rule.is_degraded() == is_degraded) {
-            for share in self.shares_of(&pipeline.in_force, rule) {
-                if let Some(key) = rule
-                    .key
-                    .as_deref()
-                    .filter(|_| !share.whole.is_concurrency())
-                {
-                    let (share, cost) = (&share, rule.cost);
-                    let charge = LocalCharge { share, key, cost };
-                    self.local.settle(&charge, pipeline.at);
+            let (shares, cost) = (self.shares_of(&in_force, rule), rule.cost);
+            let Some(key) = rule.key.as_deref() else {
+                continue;
+            };
+            let counted = shares.iter().zip(&mut rule.answers);
+            for (share, answer) in counted.filter(|(share, _)| !share.whole.is_concurrency()) {
+                let charge = LocalCharge { share, key, cost };
+                self.local.settle(&charge, at);
+                if is_degraded && let Some(settled) = self.local.peek(&charge, at) {
+                    record_settled(&mut answer.outcome, &settled);
                 }
             }
         }

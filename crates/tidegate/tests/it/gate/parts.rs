@@ -134,11 +134,16 @@ fn what_was_spent_and_does_not_fit_is_taken_by_rules_that_settle() {
 #[test]
 fn the_wait_of_a_part_that_was_settled_is_that_after_it() {
     let list = "- {id: bytes, per: [team], limit: 100/minute, settle: true}";
-    let gate = gate(list);
+    waits_after_settling(&gate(list));
+    waits_after_settling(&Gate::new(FailingStore::default(), rules(list)));
+    waits_after_settling(&Gate::new(FailingStore::unreachable(), rules(list)));
+}
+
+fn waits_after_settling<S: Store>(gate: &Gate<S>) {
     let ask = |seconds: u64, cost: u64| {
         let mut part = spent("team=t", cost);
         part.attributes = part.attributes.at(NOW + Micros::from_seconds(seconds));
-        decide_parts(&gate, &[part])
+        decide_parts(gate, &[part])
     };
     assert!(ask(0, 50).is_allowed());
     let denied = ask(0, 80);
