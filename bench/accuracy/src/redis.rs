@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Algorithm, Charge, Request, Retry, Scope, Store as _, Timestamp};
+use tidegate_core::{Algorithm, Charge, Request, Retry, Scope, RemoteStore as _, Timestamp};
 use tidegate_redis::{RedisSettings, RedisStore};
 use tidegate_testkit::accuracy::{
     ArrivalPattern, DecidedArrival, Judge, RETRIED_COSTS, all_algorithms,

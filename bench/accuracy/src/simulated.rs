@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_core::{
-    Algorithm, Charge, Limit, Micros, Outcome, Request, Retry, Scope, Store as _, Timestamp,
+    Algorithm, Charge, Limit, Micros, Outcome, Request, Retry, Scope, RemoteStore as _, Timestamp,
 };
 use tidegate_simulation::{BEGIN, InstanceSettings, World};
 use tidegate_testkit::accuracy::{

@@ -27,7 +27,7 @@ impl GateShape {
 }
 
 pub(super) struct GateContender {
-    gate: Gate<MemoryStore>,
+    gate: Gate,
     limits: usize,
 }
 

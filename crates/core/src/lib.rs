@@ -1,7 +1,7 @@
 //! Rate limits that are exact: whole numbers, whole microseconds, never over the limit.
 //!
 //! This crate holds what the other crates of Tidegate share. An application uses the crate `tidegate`, which
-//! re-exports most of it; a program that brings its own store implements [`Store`].
+//! re-exports most of it; a program that brings its own store implements [`RemoteStore`].
 //!
 //! A store charges limits for a request, all of them or none:
 //!
@@ -26,7 +26,7 @@
 //! | [`limit`] | limits: parsed, validated |
 //! | [`algorithm`] | the seven algorithms |
 //! | [`outcome`] | what one limit answers |
-//! | [`store`] | the contract of stores; [`SharedStore`] has what only stores of several instances need |
+//! | [`store`] | where state is kept: [`Store`], and the contract of a store behind a network, [`RemoteStore`] |
 //! | [`memory`] | the store in memory, and its snapshots |
 //! | [`permit`] | the ids of permits, for concurrency limits |
 //! | [`clock`], [`time`] | where the time comes from; points in time and spans |
@@ -48,9 +48,9 @@ pub mod time;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use limit::{Algorithm, Anchor, Limit, LimitError, Rate, Window, WorstCase};
 pub use memory::{MemoryStats, MemoryStore, Restored, Snapshot, SnapshotError};
-pub use outcome::{Outcome, Retry};
+pub use outcome::{Outcome, Outcomes, Retry};
 pub use permit::PermitId;
-pub use store::{Charge, Outcomes, Request, Scope, SharedStore, Store, StoreError};
+pub use store::{Charge, RemoteStore, Request, Scope, Store, StoreError, StoreFuture};
 pub use time::{Micros, Timestamp};
 
 #[cfg(doctest)]

@@ -1,5 +1,9 @@
 //! The answer of one limit to one request.
 
+use std::ops::{Deref, DerefMut};
+
+use smallvec::SmallVec;
+
 use crate::time::{Micros, Timestamp};
 
 /// What one limit answered. Being denied is an answer, never an error.
@@ -67,5 +71,60 @@ impl Outcome {
             reset_at: untouched.reset_at,
             ..self
         }
+    }
+}
+
+/// The answers to the charges of one request, in their order. Up to four need no allocation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outcomes(SmallVec<[Outcome; 4]>);
+
+impl Outcomes {
+    /// No answers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The answer to the only charge.
+    #[inline]
+    pub fn one(outcome: Outcome) -> Self {
+        Self(SmallVec::from_slice(&[outcome]))
+    }
+}
+
+impl Deref for Outcomes {
+    type Target = [Outcome];
+
+    #[inline]
+    fn deref(&self) -> &[Outcome] {
+        &self.0
+    }
+}
+
+impl DerefMut for Outcomes {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [Outcome] {
+        &mut self.0
+    }
+}
+
+impl FromIterator<Outcome> for Outcomes {
+    #[inline]
+    fn from_iter<I: IntoIterator<Item = Outcome>>(outcomes: I) -> Self {
+        Self(outcomes.into_iter().collect())
+    }
+}
+
+impl Extend<Outcome> for Outcomes {
+    fn extend<I: IntoIterator<Item = Outcome>>(&mut self, outcomes: I) {
+        self.0.extend(outcomes);
+    }
+}
+
+impl<'o> IntoIterator for &'o Outcomes {
+    type Item = &'o Outcome;
+    type IntoIter = std::slice::Iter<'o, Outcome>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
     }
 }

@@ -1,94 +1,78 @@
 //! The store contract: where the state of every limit lives, and the only place where it changes.
 
 use std::error::Error;
+use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
-
-use smallvec::SmallVec;
 
 use crate::limit::Limit;
 use crate::memory::MemoryStore;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Outcomes};
 use crate::permit::PermitId;
-use crate::time::{Micros, Timestamp};
+use crate::time::Timestamp;
 
-/// The answers to the charges of one request, in their order. Up to four need no allocation.
-pub type Outcomes = SmallVec<[Outcome; 4]>;
+/// A call to a [`RemoteStore`] that is under way.
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// Holds the state of every limit, and is the only place where that state changes.
+/// Where the state of limits is kept: in the memory of this process, or elsewhere. Cheap to clone.
+#[derive(Clone)]
+pub enum Store {
+    /// In memory: answers without waiting, and does not fail.
+    Memory(Arc<MemoryStore>),
+    /// Behind a network, shared by several instances.
+    Remote(Arc<dyn RemoteStore>),
+}
+
+/// Holds the state of every limit where several instances share it, and is the only place where that state changes.
 ///
-/// A store reads its own clock unless a request brings its time, so that all instances that share a store
-/// share its time. Being denied is an outcome; an error means that the store could not decide.
-pub trait Store: Send + Sync + 'static {
+/// A store reads its own clock unless a request brings its time, so that all instances share its time. Being denied is
+/// an outcome; an error means that the store could not decide.
+pub trait RemoteStore: Send + Sync + 'static {
     /// Charges every limit of the request or none, in one atomic step.
     ///
     /// Outcomes come back in the order of the charges. If one limit denies, none is charged, and
     /// the outcomes of the others say what they would have answered, over their untouched state.
-    fn charge(
-        &self,
-        request: &Request<'_>,
-    ) -> impl Future<Output = Result<Outcomes, StoreError>> + Send;
+    fn charge<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes>;
 
     /// Answers whether each charge would be allowed, and changes nothing.
-    fn peek(
-        &self,
-        request: &Request<'_>,
-    ) -> impl Future<Output = Result<Outcomes, StoreError>> + Send;
+    fn peek<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes>;
 
     /// Answers exactly as [`charge`](Self::charge) would, and changes nothing: for explanations. Concurrency
     /// limits answer as if the request held a permit.
-    fn preview(
-        &self,
-        request: &Request<'_>,
-    ) -> impl Future<Output = Result<Outcomes, StoreError>> + Send;
+    fn preview<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes>;
 
     /// Takes back a request that was charged with these `outcomes`, once: of a bucket what has not
     /// flowed back since, of a window, a slot or a log what is still counted there, of concurrency
     /// the permit. Never returns more than was taken, and nothing that was charged before its key was last
     /// [forgotten](Self::forget): that would be taken from what others were charged since.
-    fn give_back(
-        &self,
-        request: &Request<'_>,
-        outcomes: &[Outcome],
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn give_back<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        outcomes: &'a [Outcome],
+    ) -> StoreFuture<'a, ()>;
 
     /// Charges costs that are known only afterwards, without asking: as much of each as fits into a
     /// full quota. `allowed` in an outcome says whether all of it did; if not, `retry` is how long the rest of it would
     /// have had to wait. Concurrency has nothing to settle and only answers.
-    fn settle(
-        &self,
-        request: &Request<'_>,
-    ) -> impl Future<Output = Result<Outcomes, StoreError>> + Send;
+    fn settle<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes>;
 
     /// Forgets what a key has used of a limit, as if it had never been charged. What it was charged so far can no
     /// longer be given back.
-    fn forget(
-        &self,
-        scope: &Scope,
-        limit: &Limit,
-        key: &str,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn forget<'a>(
+        &'a self,
+        scope: &'a Scope,
+        limit: &'a Limit,
+        key: &'a str,
+    ) -> StoreFuture<'a, ()>;
 
     /// Releases a permit. False if it is unknown or has ended.
-    fn release(&self, permit: PermitId) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    fn release(&self, permit: PermitId) -> StoreFuture<'_, bool>;
 
     /// Lets a permit last its whole time again. False if it is unknown or has ended.
-    fn renew(&self, permit: PermitId) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    fn renew(&self, permit: PermitId) -> StoreFuture<'_, bool>;
 
-    /// The memory store that holds all of this store's state, if one does. A caller may use it directly:
-    /// it answers without waiting and cannot fail.
-    fn memory(&self) -> Option<&MemoryStore> {
-        None
-    }
-
-    /// What this store knows because several instances share it, if they do.
-    fn shared(&self) -> Option<&dyn SharedStore> {
-        None
-    }
-}
-
-/// The hooks of a store that several instances share over a network.
-pub trait SharedStore: Send + Sync {
     /// A new id for the permits that a request with these charges will hold.
     fn permit_for(&self, _charges: &[Charge<'_>]) -> PermitId {
         PermitId::random()
@@ -100,7 +84,7 @@ pub trait SharedStore: Send + Sync {
     }
 
     /// How long a call may take at most; none if that is not bounded.
-    fn deadline(&self) -> Option<Micros> {
+    fn timeout(&self) -> Option<Duration> {
         None
     }
 
@@ -117,6 +101,132 @@ pub trait SharedStore: Send + Sync {
 
     /// Drops cached denials and units leased in advance, because the rules have changed.
     fn rules_changed(&self) {}
+}
+
+impl From<MemoryStore> for Store {
+    fn from(store: MemoryStore) -> Self {
+        Self::Memory(Arc::new(store))
+    }
+}
+
+impl From<Arc<MemoryStore>> for Store {
+    fn from(store: Arc<MemoryStore>) -> Self {
+        Self::Memory(store)
+    }
+}
+
+impl<R: RemoteStore> From<R> for Store {
+    fn from(store: R) -> Self {
+        Self::Remote(Arc::new(store))
+    }
+}
+
+impl<R: RemoteStore> From<Arc<R>> for Store {
+    fn from(store: Arc<R>) -> Self {
+        Self::Remote(store)
+    }
+}
+
+/// The calls of a [`RemoteStore`], on either kind of store: in memory they are ready at the first poll.
+impl Store {
+    /// [`RemoteStore::charge`].
+    pub async fn charge(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        match self {
+            Self::Memory(store) => Ok(store.charge(request)),
+            Self::Remote(store) => store.charge(request).await,
+        }
+    }
+
+    /// [`RemoteStore::peek`].
+    pub async fn peek(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        match self {
+            Self::Memory(store) => Ok(store.peek(request)),
+            Self::Remote(store) => store.peek(request).await,
+        }
+    }
+
+    /// [`RemoteStore::preview`].
+    pub async fn preview(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        match self {
+            Self::Memory(store) => Ok(store.preview(request)),
+            Self::Remote(store) => store.preview(request).await,
+        }
+    }
+
+    /// [`RemoteStore::give_back`].
+    pub async fn give_back(
+        &self,
+        request: &Request<'_>,
+        outcomes: &[Outcome],
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(store) => {
+                store.give_back(request, outcomes);
+                Ok(())
+            }
+            Self::Remote(store) => store.give_back(request, outcomes).await,
+        }
+    }
+
+    /// [`RemoteStore::settle`].
+    pub async fn settle(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
+        match self {
+            Self::Memory(store) => Ok(store.settle(request)),
+            Self::Remote(store) => store.settle(request).await,
+        }
+    }
+
+    /// [`RemoteStore::forget`].
+    pub async fn forget(&self, scope: &Scope, limit: &Limit, key: &str) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(store) => {
+                store.forget(scope, limit, key);
+                Ok(())
+            }
+            Self::Remote(store) => store.forget(scope, limit, key).await,
+        }
+    }
+
+    /// [`RemoteStore::release`].
+    pub async fn release(&self, permit: PermitId) -> Result<bool, StoreError> {
+        match self {
+            Self::Memory(store) => Ok(store.release(permit)),
+            Self::Remote(store) => store.release(permit).await,
+        }
+    }
+
+    /// [`RemoteStore::renew`].
+    pub async fn renew(&self, permit: PermitId) -> Result<bool, StoreError> {
+        match self {
+            Self::Memory(store) => Ok(store.renew(permit)),
+            Self::Remote(store) => store.renew(permit).await,
+        }
+    }
+
+    /// [`RemoteStore::permit_for`].
+    pub fn permit_for(&self, charges: &[Charge<'_>]) -> PermitId {
+        match self {
+            Self::Memory(_) => PermitId::random(),
+            Self::Remote(store) => store.permit_for(charges),
+        }
+    }
+
+    /// The store, if it is a remote one.
+    pub fn remote(&self) -> Option<&dyn RemoteStore> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Remote(store) => Some(&**store),
+        }
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory(store) => f.debug_tuple("Memory").field(store).finish(),
+            Self::Remote(_) => f.write_str("Remote"),
+        }
+    }
 }
 
 /// What one request asks of a store.

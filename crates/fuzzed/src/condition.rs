@@ -33,9 +33,8 @@ pub fn check(bytes: &[u8]) {
     });
     for request in requests() {
         let [one, other] = gates.each_ref().map(|gate| {
-            let deciding = gate.decide_by(gate.rules(), FrontEnd::Http, &request);
-            let receipt = deciding.now();
-            receipt.as_ref().map(|receipt| {
+            let receipt = gate.try_decide_by(&gate.rules(), FrontEnd::Http, &request);
+            receipt.ok().map(|receipt| {
                 let decision = receipt.decision();
                 (decision.is_allowed(), decision.rule().map(str::to_owned))
             })

@@ -73,8 +73,8 @@ fn check_text(text: &str) {
     };
     let parts: Vec<Part<'_>> = entries.iter().map(part).collect();
     let gate = Gate::new(MemoryStore::builder().max_keys(KEYS).build(), rules);
-    let deciding = gate.decide_by(gate.rules(), FrontEnd::Grpc, &parts[..]);
-    let Some(receipt) = deciding.now() else {
+    let decided = gate.try_decide_by(&gate.rules(), FrontEnd::Grpc, &parts[..]);
+    let Ok(receipt) = decided else {
         unreachable!("a store in memory does not wait");
     };
     assert_eq!(receipt.decisions().iter().count(), parts.len());

@@ -102,8 +102,8 @@ fn decide(asked: &RateLimitCall<'_>, rules: RuleSet) {
     let store = MemoryStore::builder().max_keys(KEYS).clock(clock.clone());
     let gate = Gate::with_clock(store.build(), rules, clock);
     let rules = gate.rules();
-    let deciding = gate.decide_by(rules.clone(), FrontEnd::Grpc, &parts[..]);
-    let Some(receipt) = deciding.now() else {
+    let decided = gate.try_decide_by(&rules, FrontEnd::Grpc, &parts[..]);
+    let Ok(receipt) = decided else {
         unreachable!("a store in memory does not wait");
     };
     let decisions = receipt.decisions();

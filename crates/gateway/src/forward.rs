@@ -108,7 +108,8 @@ impl Worker {
             _ => body,
         };
         if headers.contains_key(TRAILER) {
-            body.forward_trailers(hop::announce_trailers(headers, &*self.refuses_trailer));
+            let refuses = |name: &_| self.layer.refuses_trailer(name);
+            body.forward_trailers(hop::announce_trailers(headers, refuses));
         }
         head.version = Version::HTTP_11;
         if route.config.strips_prefix {

@@ -50,9 +50,8 @@ pub use upstream_url::{UpstreamScheme, UpstreamUrl};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use http::{HeaderName, request};
+use http::HeaderName;
 use parking_lot::Mutex;
-use tidegate::Store;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::FrontEnd;
 use tidegate_identity::Identity;
@@ -71,7 +70,7 @@ use pool::Pool;
 use route::Routes;
 use screen::Screened;
 use upstream::Upstream;
-use worker::{TrailerFilter, Worker};
+use worker::Worker;
 
 /// The state that all workers of a gateway share.
 pub struct Gateway {
@@ -143,9 +142,9 @@ impl Gateway {
 pub type ReadyCheck = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// How clients are served and their requests decided.
-pub struct Serving<'t, S> {
+pub struct Serving<'t> {
     /// Decides requests. The gateway adds the identity of clients.
-    pub layer: RateLimitLayer<S>,
+    pub layer: RateLimitLayer,
     /// Called before each request.
     pub is_ready: ReadyCheck,
     /// The threads that connections are spread over.
@@ -162,13 +161,10 @@ struct Ingress<L> {
     is_ready: ReadyCheck,
     gateway: Arc<Gateway>,
     guard: DrainGuard,
-    shared_permits: Arc<SharedPermits>,
+    layer: RateLimitLayer,
     /// How long a client may read nothing of an answer.
     write_timeout: Duration,
 }
-
-/// Whether a request takes a permit that clients share; without one, whether any does.
-type SharedPermits = dyn Fn(Option<&mut request::Parts>) -> bool + Send + Sync;
 
 /// Ends tunnels shortly before the drain closes their connections.
 #[derive(Clone)]
@@ -179,10 +175,7 @@ struct DrainGuard {
 }
 
 /// Serves connections until the drain begins and the open ones have ended.
-pub async fn serve<S>(listener: TcpListener, gateway: Arc<Gateway>, serving: Serving<'_, S>)
-where
-    S: Store + 'static,
-{
+pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, serving: Serving<'_>) {
     let Serving {
         layer,
         is_ready,
@@ -191,17 +184,6 @@ where
         drain,
     } = serving;
     let layer = gateway.describing(layer);
-    let shared_permits: Arc<SharedPermits> = {
-        let layer = layer.clone();
-        Arc::new(move |request| match request {
-            Some(request) => layer.takes_shared_permit(request),
-            None => layer.has_shared_permits(),
-        })
-    };
-    let refuses_trailer: Arc<TrailerFilter> = {
-        let layer = layer.clone();
-        Arc::new(move |name| layer.refuses_trailer(name))
-    };
     let write_timeout = settings.idle_timeout;
     let guard = DrainGuard {
         drain: drain.clone(),
@@ -211,7 +193,7 @@ where
         let worker = Arc::new(Worker {
             gateway: Arc::clone(&gateway),
             pool: Arc::new(Pool::new(gateway.upstreams.len())),
-            refuses_trailer: Arc::clone(&refuses_trailer),
+            layer: layer.clone(),
         });
         gateway.pools.lock().push(Arc::downgrade(&worker.pool));
         runtime.spawn(pool::sweep(Arc::downgrade(&worker.pool)));
@@ -223,7 +205,7 @@ where
             is_ready: Arc::clone(&is_ready),
             gateway: Arc::clone(&gateway),
             guard: guard.clone(),
-            shared_permits: Arc::clone(&shared_permits),
+            layer: layer.clone(),
             write_timeout,
         });
         let service = move |request, peer| {
@@ -254,7 +236,7 @@ where
 
 impl Gateway {
     /// The layer, with the identity of clients.
-    fn describing<S>(&self, layer: RateLimitLayer<S>) -> RateLimitLayer<S> {
+    fn describing(&self, layer: RateLimitLayer) -> RateLimitLayer {
         let [identity, waiting] = [(); 2].map(|()| Arc::clone(&self.identity));
         layer
             .forwarded_header(self.identity.forwarded_header())

@@ -43,7 +43,7 @@ where
         Ok(screened) => request.extensions_mut().insert(screened),
         Err(failure) => return Ok(failure.reply().map(Either::Right)),
     };
-    if !request.body().is_end_stream() && ingress.has_shared_permits() {
+    if !request.body().is_end_stream() && ingress.layer.has_shared_permits() {
         request = match Box::pin(ingress.read_start(request)).await {
             Ok(request) => request,
             Err(failure) => return Ok(failure.reply().map(Either::Right)),
@@ -76,10 +76,6 @@ where
 }
 
 impl<L> Ingress<L> {
-    fn has_shared_permits(&self) -> bool {
-        (self.shared_permits)(None)
-    }
-
     /// Reads the start of a request's body, if it takes a permit that clients share.
     async fn read_start(
         &self,
@@ -87,7 +83,7 @@ impl<L> Ingress<L> {
     ) -> Result<Request<Incoming>, GatewayFailure> {
         let (mut head, mut body) = request.into_parts();
         if let Some(pace) = self.start_pace(&head)
-            && (self.shared_permits)(Some(&mut head))
+            && self.layer.takes_shared_permit(&mut head)
         {
             let start = self.gateway.start_room.read(&mut body, pace).await?;
             if let Some(screened) = head.extensions.get_mut::<Screened>() {

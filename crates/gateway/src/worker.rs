@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use http::HeaderName;
-use tidegate_tower::BackgroundRequests;
+use tidegate_tower::{BackgroundRequests, RateLimitLayer};
 
 use crate::Gateway;
 use crate::capacity::ClientCounter;
@@ -15,11 +14,9 @@ use crate::upstream::Upstream;
 pub(crate) struct Worker {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) pool: Arc<Pool>,
-    pub(crate) refuses_trailer: Arc<TrailerFilter>,
+    /// Decides requests, and says which of their trailers must not reach a server.
+    pub(crate) layer: RateLimitLayer,
 }
-
-/// Whether a trailer of this name must not reach a server.
-pub(crate) type TrailerFilter = dyn Fn(&HeaderName) -> bool + Send + Sync;
 
 /// A request in flight, until the end of its answer. Holds a reference to its worker, and not to the server:
 /// the server is shared by all workers, and its reference count would be contended at every request.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use tidegate::gate::{Charged, Decision, Decisions, Part};
 use tidegate::headers::HeaderSettings;
-use tidegate::rules::{FrontEnd, OnStoreFailure, RuleSet};
+use tidegate::rules::{FrontEnd, RuleSet};
 use tidegate::store::{Charge, Scope};
 use tidegate::{Gate, ManualClock, MemoryStore, Timestamp};
 use tidegate_codec::grpc::proto::rate_limit::{
@@ -31,7 +31,7 @@ const THROTTLE: &[u8] =
     b"*5\r\n$11\r\nCL.THROTTLE\r\n$7\r\nuser:17\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n";
 
 /// A gate whose time does not change, so that answers have the same digits in every run.
-fn gate() -> Gate<MemoryStore> {
+fn gate() -> Gate {
     let clock = ManualClock::new(Timestamp::from_seconds(1_800_000_000));
     let store = MemoryStore::builder().clock(clock.clone()).build();
     Gate::with_clock(store, RuleSet::from_yaml(RULES).unwrap(), clock)
@@ -42,8 +42,8 @@ fn http_decided() -> (Decision, Vec<u8>) {
     let gate = gate();
     let attributes = CheckRequest::parse(CHECK).unwrap().attributes(false);
     let attributes = attributes.unwrap();
-    let deciding = gate.decide_by(gate.rules(), FrontEnd::Http, &attributes);
-    let decision = deciding.now().unwrap().into_decision();
+    let decided = gate.try_decide_by(&gate.rules(), FrontEnd::Http, &attributes);
+    let decision = decided.unwrap().into_decision();
     (decision, Vec::with_capacity(512))
 }
 
@@ -86,7 +86,7 @@ fn resp_charged() -> (Charged, Replies) {
         key: &asked.key,
         cost: asked.cost,
     };
-    let charged = gate.charge(&charge, OnStoreFailure::Allow).now().unwrap();
+    let charged = gate.try_charge(&charge).unwrap();
     let mut replies = Replies::default();
     throttle::write(&charged, &mut replies);
     replies.clear(1_024);
@@ -149,7 +149,7 @@ fn grpc_decode(frame: Bytes) -> Bytes {
 
 /// A call that was decided.
 struct DecidedCall {
-    gate: Gate<MemoryStore>,
+    gate: Gate,
     asked: RateLimitCall<'static>,
     parts: Vec<Part<'static>>,
     decisions: Decisions,
@@ -158,8 +158,8 @@ struct DecidedCall {
 fn grpc_decided() -> DecidedCall {
     let (gate, asked) = (gate(), RateLimitCall::of(Box::leak(Box::new(call()))));
     let parts = grpc::parts(&asked, false).unwrap().into_vec();
-    let deciding = gate.decide_by(gate.rules(), FrontEnd::Grpc, &parts[..]);
-    let decisions = deciding.now().unwrap().into_decisions();
+    let decided = gate.try_decide_by(&gate.rules(), FrontEnd::Grpc, &parts[..]);
+    let decisions = decided.unwrap().into_decisions();
     DecidedCall {
         gate,
         asked,

@@ -44,7 +44,7 @@ fn check(setup: (Limiter, ManualClock, Vec<String>)) -> (Limiter, ManualClock, V
 
 /// A gate with one rule for every request, and as many others as to make `rules`, of which one is about the request
 /// if there are any.
-fn gate_with(rules: usize) -> (Gate<MemoryStore>, ManualClock) {
+fn gate_with(rules: usize) -> (Gate, ManualClock) {
     let limit = "per: [user_id], missing: deny, limit: 1000/day burst 100000000";
     let mut text = format!("rules:\n- {{id: all, {limit}}}\n");
     for number in 1..rules {
@@ -64,7 +64,7 @@ fn gate_with(rules: usize) -> (Gate<MemoryStore>, ManualClock) {
 #[library_benchmark]
 #[bench::one_rule(args = (1), setup = gate_with)]
 #[bench::thousand_rules(args = (1_000), setup = gate_with)]
-fn decide(setup: (Gate<MemoryStore>, ManualClock)) -> (Gate<MemoryStore>, ManualClock) {
+fn decide(setup: (Gate, ManualClock)) -> (Gate, ManualClock) {
     let (gate, clock) = &setup;
     for _ in 0..DECISIONS {
         clock.advance(Micros::new(7));
@@ -74,7 +74,7 @@ fn decide(setup: (Gate<MemoryStore>, ManualClock)) -> (Gate<MemoryStore>, Manual
 }
 
 /// One decision, with the making of its attributes.
-fn decide_once(gate: &Gate<MemoryStore>) {
+fn decide_once(gate: &Gate) {
     let mut attributes = Attributes::new();
     for (name, value) in [
         ("path", "/svc7/users/42"),

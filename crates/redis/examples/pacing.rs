@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A burst of 1 spaces the calls evenly. No call waits for more than a minute.
     let limiter = Limiter::builder("20/second burst 1")
         .max_wait(Duration::from_mins(1))
-        .build_over("downstream", store)?;
+        .build_shared("downstream", store)?;
 
     println!("{CALLS} calls at 20 a second, shared through {url}");
     println!("run this program a second time meanwhile: the two share the rate");

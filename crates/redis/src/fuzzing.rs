@@ -99,7 +99,7 @@ pub fn decode_replies(bytes: &[u8]) -> Vec<DecodedReply> {
 
 fn outcomes(answer: StepOutcome) -> Vec<Outcome> {
     match answer {
-        StepOutcome::Outcomes(outcomes) => outcomes.into_iter().collect(),
+        StepOutcome::Outcomes(outcomes) => outcomes.to_vec(),
         StepOutcome::Leased(leased) => vec![leased.outcome],
         StepOutcome::Held { .. } | StepOutcome::Healed(_) | StepOutcome::Done => Vec::new(),
     }

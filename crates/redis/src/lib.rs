@@ -1,6 +1,6 @@
 //! The state of limits in Redis or Valkey, shared by many instances: standalone, Sentinel, Cluster.
 //!
-//! [`RedisStore`] is a [`Store`](tidegate_core::Store) like the one in memory, with the same answers: every
+//! [`RedisStore`] is a [`RemoteStore`](tidegate_core::RemoteStore) with the same answers as the store in memory: every
 //! decision is made by one script, which mirrors the algorithms of `tidegate-core` function by function.
 //!
 //! ```no_run
@@ -14,8 +14,8 @@
 //! let store = RedisStore::open(RedisSettings::new("redis://127.0.0.1:6379".parse()?));
 //! store.connected(Duration::from_secs(2)).await?;
 //!
-//! let limiter = Limiter::builder("100/minute").build_over("api", store.clone())?;
-//! if limiter.check_async("user_42").await?.is_denied() {
+//! let limiter = Limiter::builder("100/minute").build_shared("api", store.clone())?;
+//! if limiter.check("user_42").await?.is_denied() {
 //!     println!("too many requests, over all instances");
 //! }
 //! // Gives back what this instance took in advance.
@@ -65,7 +65,7 @@ pub use health::{Breaker, Health};
 pub use instances::{KnownInstance, KnownInstances};
 pub use namespace::{Namespace, NamespaceError};
 pub use network::{ConnectingToRedis, NetworkConnection, NetworkStream, RedisNetwork};
-pub use settings::{RedisSettings, RedisTls};
+pub use settings::{CallObserver, RedisSettings, RedisTls};
 pub use stats::Stats;
 pub use store::RedisStore;
 pub use url::{RedisUrl, UrlError};

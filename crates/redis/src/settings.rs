@@ -39,7 +39,13 @@ pub struct RedisSettings {
     pub known_instances: KnownInstances,
     /// Connects to the server of a `redis://` URL in place of the operating system, if given.
     pub network: Option<Arc<dyn RedisNetwork>>,
+    /// Sees every call of the store, for metrics.
+    pub observe_calls: Option<CallObserver>,
 }
+
+/// Is called after each call of a store, in the task that made it: with the time that the call took, and whether it
+/// failed.
+pub type CallObserver = Arc<dyn Fn(Duration, bool) + Send + Sync>;
 
 /// Certificates for TLS, as the text of PEM files.
 #[derive(Clone, Default)]
@@ -68,6 +74,7 @@ impl RedisSettings {
             connect_timeout: Duration::from_millis(500),
             known_instances: KnownInstances::default(),
             network: None,
+            observe_calls: None,
         }
     }
 

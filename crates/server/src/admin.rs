@@ -19,7 +19,7 @@ use crate::kept_counters::{self, KeptCounters};
 use crate::otlp::OtlpCounts;
 use crate::overrides::OverrideBook;
 use crate::rulebook::RuleBook;
-use crate::store::AnyStore;
+use crate::store::ServerStore;
 use crate::telemetry::{DecisionObserver, ExchangeSinks, Metrics};
 use crate::turns::Turns;
 
@@ -28,7 +28,7 @@ pub(crate) const MOST_STREAMS: usize = 32;
 
 /// What is opened before a server can be made.
 pub(crate) struct Opened {
-    pub(crate) store: AnyStore,
+    pub(crate) store: ServerStore,
     pub(crate) book: RuleBook,
     pub(crate) rules: RuleSet,
     pub(crate) identity: Arc<Identity>,
@@ -48,7 +48,9 @@ pub(crate) struct Opened {
 pub(crate) struct Admin {
     pub(crate) decider: Arc<Decider>,
     /// That of the decider.
-    pub(crate) gate: Arc<Gate<AnyStore>>,
+    pub(crate) store: ServerStore,
+    /// That of the decider.
+    pub(crate) gate: Arc<Gate>,
     pub(crate) book: Arc<RuleBook>,
     /// The temporary overrides of rules.
     pub(crate) overrides: OverrideBook,
@@ -98,17 +100,18 @@ impl Admin {
         let key_secret = config.key_secret.as_ref();
         let observer = DecisionObserver::new(Arc::clone(&metrics), key_secret, activity.clone());
         let observer = Arc::new(observer.with_exchanges(sinks.is_any()));
-        let gate = Gate::new(store, rules)
+        let gate = Gate::new(store.to_gate(), rules)
             .with_instances(config.instances)
             .with_local_counters(kept_counters::builder(config))
             .with_invalid_credentials(config.invalid_credentials)
             .with_digest(Arc::clone(&digest))
             .with_observer(Arc::clone(&observer) as Arc<dyn Observer>);
-        let overrides = OverrideBook::open(data.as_ref(), gate.store().redis(), config.history);
+        let overrides = OverrideBook::open(data.as_ref(), store.redis(), config.history);
         overrides.begin(&gate);
         let (gate, book) = (Arc::new(gate), Arc::new(book));
         let known_in = Arc::clone(&book);
         let parts = DeciderParts {
+            store: store.clone(),
             gate: Arc::clone(&gate),
             observer,
             identity,
@@ -116,6 +119,7 @@ impl Admin {
         };
         Self {
             decider: Arc::new(Decider::new(config, parts)),
+            store,
             gate,
             book,
             overrides,
@@ -145,7 +149,7 @@ impl Admin {
 
     /// Problems that do not prevent decisions.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.gate.store().warnings();
+        let mut warnings = self.store.warnings();
         warnings.extend(self.counters.as_ref().and_then(KeptCounters::warning));
         warnings.extend(self.decider.identity.warnings());
         warnings.extend(self.decider.untrusted_proxies.warnings());

@@ -31,7 +31,7 @@ pub(crate) fn open(admin: &Admin) -> Result<(), MadeTokenError> {
         Err(wide @ MadeTokenError::Wide { .. }) => return Err(wide),
         Err(error) => tracing::error!("{error}; until then, {CLOSED}"),
     }
-    if admin.gate.store().redis().is_some() {
+    if admin.store.redis().is_some() {
         tracing::warn!(
             "each server has its own `{FILE}`; configure a token that all servers of this Redis accept"
         );

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Clock as _, Gate, Store as _, SystemClock};
+use tidegate::{Clock as _, Gate, SystemClock};
 use tidegate_identity::Identity;
 use tidegate_listen::{Tls, freed_connections};
 use tokio::time::MissedTickBehavior;
@@ -15,7 +15,7 @@ use crate::admin_token;
 use crate::handle::Handle;
 use crate::overrides::ChangedBy;
 use crate::rulebook::Reloaded;
-use crate::store::AnyStore;
+use crate::store::ServerStore;
 use crate::token_files;
 use crate::watch::FileWatch;
 
@@ -193,10 +193,7 @@ pub(crate) async fn return_memory() {
 }
 
 /// Reads the counters of rules into live activity at each full second.
-pub(crate) async fn sample_activity(
-    activity: Option<Arc<ServerActivity>>,
-    gate: Arc<Gate<AnyStore>>,
-) {
+pub(crate) async fn sample_activity(activity: Option<Arc<ServerActivity>>, gate: Arc<Gate>) {
     let Some(activity) = activity else {
         return;
     };
@@ -226,8 +223,8 @@ pub(crate) async fn remove_ended_overrides(admin: Arc<Admin>) {
 }
 
 /// Warns once, when nine tenths of the memory for states are used.
-pub(crate) async fn watch_memory(gate: Arc<Gate<AnyStore>>) {
-    let Some(store) = gate.store().memory() else {
+pub(crate) async fn watch_memory(store: ServerStore) {
+    let Some(store) = store.memory() else {
         return;
     };
     loop {
@@ -245,11 +242,8 @@ pub(crate) async fn watch_memory(gate: Arc<Gate<AnyStore>>) {
 }
 
 /// Publishes live activity in Redis, if there is one.
-pub(crate) async fn publish_activity(
-    activity: Option<Arc<ServerActivity>>,
-    gate: Arc<Gate<AnyStore>>,
-) {
-    if let (Some(activity), Some(redis)) = (activity, gate.store().redis()) {
+pub(crate) async fn publish_activity(activity: Option<Arc<ServerActivity>>, store: ServerStore) {
+    if let (Some(activity), Some(redis)) = (activity, store.redis()) {
         activity.keep_publishing(redis.clone()).await;
     }
 }
@@ -271,7 +265,7 @@ pub(crate) async fn write_counters(admin: &Arc<Admin>) -> Duration {
     let admin = Arc::clone(admin);
     let writing = tokio::task::spawn_blocking(move || {
         let kept = admin.counters.as_ref()?;
-        let store = admin.gate.store().memory()?;
+        let store = admin.store.memory()?;
         Some(kept.write(store))
     });
     writing.await.ok().flatten().unwrap_or_default()
@@ -281,7 +275,6 @@ pub(crate) async fn write_counters(admin: &Arc<Admin>) -> Duration {
 mod tests {
     use std::path::Path;
 
-    use tidegate::MemoryStore;
     use tidegate::rules::RuleSettings;
 
     use super::*;
@@ -304,7 +297,7 @@ mod tests {
         let settings = RuleSettings::default();
         let (book, rules, _) = RuleBook::of_file(file.to_path_buf(), settings).unwrap();
         let opened = Opened {
-            store: AnyStore::Memory(MemoryStore::new()),
+            store: ServerStore::Memory(Arc::default()),
             book,
             rules,
             identity: Arc::default(),

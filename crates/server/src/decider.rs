@@ -15,13 +15,14 @@ use tidegate_tower::RateLimitLayer;
 use crate::access::Access;
 use crate::body_memory::BodyMemory;
 use crate::config::Config;
-use crate::store::AnyStore;
+use crate::store::ServerStore;
 use crate::telemetry::DecisionObserver;
 use crate::untrusted_proxies::UntrustedProxies;
 
 /// What is opened before requests can be decided.
 pub(crate) struct DeciderParts {
-    pub(crate) gate: Arc<Gate<AnyStore>>,
+    pub(crate) store: ServerStore,
+    pub(crate) gate: Arc<Gate>,
     pub(crate) observer: Arc<DecisionObserver>,
     pub(crate) identity: Arc<Identity>,
     /// An error if the rules are not known yet.
@@ -30,7 +31,8 @@ pub(crate) struct DeciderParts {
 
 /// Decides requests, whatever front end they come through.
 pub(crate) struct Decider {
-    pub(crate) gate: Arc<Gate<AnyStore>>,
+    pub(crate) store: ServerStore,
+    pub(crate) gate: Arc<Gate>,
     pub(crate) access: Access,
     /// The memory of request bodies.
     pub(crate) bodies: BodyMemory,
@@ -57,12 +59,14 @@ pub(crate) struct Decider {
 impl Decider {
     pub(crate) fn new(config: &Config, parts: DeciderParts) -> Self {
         let DeciderParts {
+            store,
             gate,
             observer,
             identity,
             rules_known,
         } = parts;
         Self {
+            store,
             gate,
             access: Access::new(config.tokens.clone()),
             bodies: BodyMemory::of(config.body_memory),
@@ -81,7 +85,7 @@ impl Decider {
     }
 
     /// A middleware layer over the gate.
-    pub(crate) fn limits(&self) -> RateLimitLayer<AnyStore> {
+    pub(crate) fn limits(&self) -> RateLimitLayer {
         let layer = RateLimitLayer::new(Arc::clone(&self.gate)).headers(self.headers);
         match &self.denied {
             Some(answer) => layer.denied(answer.clone()),
@@ -105,15 +109,14 @@ impl Decider {
         attributes: &Attributes<'_>,
         front_end: FrontEnd,
     ) -> Decision {
-        let deciding = self
-            .gate
-            .decide_by(self.gate.rules(), front_end, attributes);
-        deciding.wait().await.into_decision()
+        let rules = self.gate.rules();
+        let deciding = self.gate.decide_by(&rules, front_end, attributes);
+        deciding.await.into_decision()
     }
 
     /// How much of the store answers.
     pub(crate) async fn store_health(&self) -> Health {
-        self.gate.store().health().await
+        self.store.health().await
     }
 
     /// Whether every rule can decide without the store.

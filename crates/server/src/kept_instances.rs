@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Clock, Gate, Micros, PermitId, SystemClock, Timestamp};
+use tidegate::{Clock, Micros, PermitId, SystemClock, Timestamp};
 use tidegate_redis::{KnownInstance, KnownInstances};
 
 use crate::data_dir::LockedDir;
-use crate::store::AnyStore;
+use crate::store::ServerStore;
 
 /// The file in the data directory.
 const FILE: &str = "instances";
@@ -35,8 +35,8 @@ pub(crate) fn load(data: &LockedDir, now: Timestamp) -> KnownInstances {
 }
 
 /// Writes the known servers when they change, and from time to time while Redis answers.
-pub(crate) async fn keep(data: Option<Arc<LockedDir>>, gate: Arc<Gate<AnyStore>>) {
-    let (Some(data), Some(store)) = (data, gate.store().redis()) else {
+pub(crate) async fn keep(data: Option<Arc<LockedDir>>, store: ServerStore) {
+    let (Some(data), Some(store)) = (data, store.redis()) else {
         return;
     };
     if !data.is_writable() {

@@ -29,7 +29,7 @@ fn register_server(registry: &mut Registry, admin: &Admin, is_ready: bool) {
     register_rules(registry, &admin.gate.rules(), front_ends);
     admin.book.register_metrics(registry);
     admin.overrides.register_metrics(registry);
-    admin.gate.store().register_metrics(registry);
+    admin.store.register_metrics(registry);
     if let Some(kept) = &admin.counters {
         kept.register_metrics(registry);
     }

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::rules::{Consistency, Rule, RuleSet};
-use tidegate::store::SharedStore as _;
+use tidegate::store::RemoteStore as _;
 use tidegate::{Clock as _, SystemClock};
 use tidegate_gateway::{Gateway, GatewaySettings};
 use tidegate_identity::{Identity, KeptFiles};
 use tidegate_listen::clock::Stopwatch;
 use tidegate_listen::stall::BodyRate;
 use tidegate_listen::{ListenSettings, Threads, Tls};
-use tidegate_redis::RedisStore;
 use tokio::sync::Mutex;
 
 use crate::admin::{Admin, Opened};
@@ -28,7 +27,7 @@ use crate::recorded;
 use crate::rulebook::{NO_RULES, OpenError, RuleBook};
 use crate::run_error::RunError;
 use crate::shared_rules;
-use crate::store::{AnyStore, StoreCalls};
+use crate::store::ServerStore;
 use crate::token_files;
 use crate::watch::FileWatch;
 
@@ -206,15 +205,15 @@ fn start_clocks() {
 async fn open_store(
     config: &Config,
     data: Option<&Arc<LockedDir>>,
-) -> (AnyStore, Option<KeptCounters>) {
+) -> (ServerStore, Option<KeptCounters>) {
     let Some(settings) = &config.redis else {
         let (store, counters) = kept_counters::open(config, data);
-        return (AnyStore::Memory(store), counters);
+        return (ServerStore::Memory(Arc::new(store)), counters);
     };
     let known_instances = data.map(|data| kept_instances::load(data, SystemClock.now()));
     let mut settings = settings.clone();
     settings.known_instances = known_instances.unwrap_or_default();
-    let store = RedisStore::open(settings.clone());
+    let (opened, store) = ServerStore::open_redis(&settings);
     let mut connected = store.connected(FIRST_CONNECTION).await;
     if connected.is_err() && store.is_slow() {
         connected = store.connected(SLOW_FIRST_CONNECTION).await;
@@ -232,7 +231,7 @@ async fn open_store(
             "Redis does not answer; until it does, each rule follows its `on_store_failure`"
         ),
     }
-    (AnyStore::Redis(store, StoreCalls::new()), None)
+    (opened, None)
 }
 
 /// The data directory. A server whose rules come from a file can run without it; with a read-only directory
@@ -280,7 +279,7 @@ fn open_versions(config: &Config, data: Option<&Arc<LockedDir>>) -> Result<DataD
 
 fn open_rules(
     config: &Config,
-    store: &AnyStore,
+    store: &ServerStore,
     data: Option<&Arc<LockedDir>>,
 ) -> Result<(RuleBook, RuleSet), OpenError> {
     let settings = config.rule_settings.clone();
@@ -289,10 +288,10 @@ fn open_rules(
     } else {
         let data_dir = open_versions(config, data)?;
         match store {
-            AnyStore::Redis(store, _) => {
+            ServerStore::Redis(store, _) => {
                 RuleBook::of_redis(store, data_dir, config.history, settings)
             }
-            AnyStore::Memory(_) => {
+            ServerStore::Memory(_) => {
                 RuleBook::of_data_dir(data_dir, config.data_dir.clone(), settings)?
             }
         }

@@ -88,15 +88,21 @@ impl Service {
         let maintained = Arc::clone(gate);
         vec![
             tokio::spawn(async move { maintained.maintain().await }),
-            tokio::spawn(kept_instances::keep(admin.data.clone(), Arc::clone(gate))),
+            tokio::spawn(kept_instances::keep(
+                admin.data.clone(),
+                admin.store.clone(),
+            )),
             tokio::spawn(keep_counters(Arc::clone(admin))),
             tokio::spawn(shared_rules::keep_following(Arc::clone(admin))),
             tokio::spawn(remove_ended_overrides(Arc::clone(admin))),
-            tokio::spawn(watch_memory(Arc::clone(gate))),
+            tokio::spawn(watch_memory(admin.store.clone())),
             tokio::spawn(check_upstreams(Arc::clone(admin))),
             tokio::spawn(return_memory()),
             tokio::spawn(sample_activity(admin.activity.clone(), Arc::clone(gate))),
-            tokio::spawn(publish_activity(admin.activity.clone(), Arc::clone(gate))),
+            tokio::spawn(publish_activity(
+                admin.activity.clone(),
+                admin.store.clone(),
+            )),
             tokio::spawn(follow_rules(
                 Arc::clone(admin),
                 rules,
@@ -116,7 +122,7 @@ impl Service {
 
 /// Releases state in Redis for the other servers, and cleans up the data directory.
 async fn leave(admin: &Admin) {
-    if let Some(store) = admin.gate.store().redis() {
+    if let Some(store) = admin.store.redis() {
         let leaving = async {
             admin.gate.reconcile().await;
             store.leave().await;

@@ -18,7 +18,7 @@ const ASK_EVERY: Duration = Duration::from_millis(500);
 /// Follows what is in Redis until dropped: the temporary overrides, and the rules if they are shared. Returns
 /// immediately without Redis.
 pub(crate) async fn keep_following(admin: Arc<Admin>) {
-    let Some(store) = admin.gate.store().redis().cloned() else {
+    let Some(store) = admin.store.redis().cloned() else {
         return;
     };
     let (rules_hint, overrides_hint) = (Notify::new(), Notify::new());

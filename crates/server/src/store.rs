@@ -3,26 +3,22 @@
 mod metrics;
 mod redis_metrics;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus_client::registry::{Registry, Unit};
-use tidegate::store::{Outcomes, Request, Scope, SharedStore};
-use tidegate::{Limit, MemoryStore, Outcome, PermitId, Store, StoreError};
+use tidegate::{MemoryStore, Store};
 use tidegate_listen::Timing;
-use tidegate_listen::clock::Stopwatch;
-use tidegate_redis::{Damage, Health, RedisStore};
+use tidegate_redis::{Damage, Health, RedisSettings, RedisStore};
 
 use crate::telemetry::{BOUNDS, note_store_call, register_counter};
 
-/// The store that the configuration selects.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a server has one, and asks it for every decision"
-)]
-pub(crate) enum AnyStore {
-    Memory(MemoryStore),
-    Redis(RedisStore, StoreCalls),
+/// The store that the configuration selects. Cheap to clone.
+#[derive(Clone)]
+pub(crate) enum ServerStore {
+    Memory(Arc<MemoryStore>),
+    Redis(RedisStore, Arc<StoreCalls>),
 }
 
 /// The duration and failures of calls to Redis. Calls in memory are not measured: that would take longer than
@@ -45,6 +41,7 @@ impl StoreCalls {
         if is_error {
             self.errors.fetch_add(1, Ordering::Relaxed);
         }
+        note_store_call(took, is_error);
     }
 
     pub(crate) fn register(&self, registry: &mut Registry) {
@@ -63,7 +60,34 @@ impl StoreCalls {
     }
 }
 
-impl AnyStore {
+impl ServerStore {
+    /// Begins to connect to Redis, and measures the calls to it.
+    pub(crate) fn open_redis(settings: &RedisSettings) -> (Self, RedisStore) {
+        let calls = Arc::new(StoreCalls::new());
+        let measured = Arc::clone(&calls);
+        let mut settings = settings.clone();
+        settings.observe_calls = Some(Arc::new(move |took, is_error| {
+            measured.note(took, is_error);
+        }));
+        let store = RedisStore::open(settings);
+        (Self::Redis(store.clone(), calls), store)
+    }
+
+    /// The store as a gate asks it.
+    pub(crate) fn to_gate(&self) -> Store {
+        match self {
+            Self::Memory(store) => Arc::clone(store).into(),
+            Self::Redis(store, _) => store.clone().into(),
+        }
+    }
+
+    pub(crate) fn memory(&self) -> Option<&MemoryStore> {
+        match self {
+            Self::Memory(store) => Some(store),
+            Self::Redis(..) => None,
+        }
+    }
+
     pub(crate) fn redis(&self) -> Option<&RedisStore> {
         match self {
             Self::Memory(_) => None,
@@ -92,72 +116,5 @@ impl AnyStore {
             Self::Memory(_) => Health::Whole,
             Self::Redis(store, _) => store.health().await,
         }
-    }
-}
-
-/// Calls the selected store, and measures calls to Redis. A macro, because a function would hold the future
-/// twice.
-macro_rules! ask {
-    ($store:expr, $question:ident($($argument:expr),*)) => {
-        match $store {
-            AnyStore::Memory(store) => Store::$question(store, $($argument),*).await,
-            AnyStore::Redis(store, calls) => {
-                let start = Stopwatch::start();
-                let answer = Store::$question(store, $($argument),*).await;
-                let took = start.elapsed();
-                calls.note(took, answer.is_err());
-                note_store_call(took, answer.is_err());
-                answer
-            }
-        }
-    };
-}
-
-impl Store for AnyStore {
-    async fn charge(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        ask!(self, charge(request))
-    }
-
-    async fn peek(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        ask!(self, peek(request))
-    }
-
-    async fn preview(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        ask!(self, preview(request))
-    }
-
-    async fn give_back(
-        &self,
-        request: &Request<'_>,
-        outcomes: &[Outcome],
-    ) -> Result<(), StoreError> {
-        ask!(self, give_back(request, outcomes))
-    }
-
-    async fn settle(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        ask!(self, settle(request))
-    }
-
-    async fn forget(&self, scope: &Scope, limit: &Limit, key: &str) -> Result<(), StoreError> {
-        ask!(self, forget(scope, limit, key))
-    }
-
-    async fn release(&self, permit: PermitId) -> Result<bool, StoreError> {
-        ask!(self, release(permit))
-    }
-
-    async fn renew(&self, permit: PermitId) -> Result<bool, StoreError> {
-        ask!(self, renew(permit))
-    }
-
-    fn memory(&self) -> Option<&MemoryStore> {
-        match self {
-            Self::Memory(store) => Some(store),
-            Self::Redis(..) => None,
-        }
-    }
-
-    fn shared(&self) -> Option<&dyn SharedStore> {
-        self.redis().and_then(Store::shared)
     }
 }

@@ -3,6 +3,7 @@
 //! Its runtime has a paused clock, which is moved a millisecond at a time. A process that is paused, crashes
 //! or has a slow clock is a runtime that is run later, dropped, or run less often.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -21,7 +22,25 @@ use crate::network::{InstanceNetwork, Latency};
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 
 /// The gate of an instance.
-pub type SimulatedGate = Gate<RedisStore>;
+pub struct SimulatedGate {
+    gate: Gate,
+    store: RedisStore,
+}
+
+impl SimulatedGate {
+    /// The store that it asks.
+    pub fn store(&self) -> &RedisStore {
+        &self.store
+    }
+}
+
+impl Deref for SimulatedGate {
+    type Target = Gate;
+
+    fn deref(&self) -> &Gate {
+        &self.gate
+    }
+}
 
 /// How an instance is set up.
 #[derive(Debug, Clone)]
@@ -88,7 +107,8 @@ impl SimulatedProcess {
         let gate = {
             let _in_runtime = runtime.enter();
             let store = RedisStore::open(redis);
-            Arc::new(Gate::with_clock(store, rules, clock.clone()))
+            let gate = Gate::with_clock(store.clone(), rules, clock.clone());
+            Arc::new(SimulatedGate { gate, store })
         };
         let maintained = Arc::clone(&gate);
         runtime.spawn(async move { maintained.maintain().await });

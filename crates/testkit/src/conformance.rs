@@ -45,7 +45,8 @@ pub fn limits_of(count: u64) -> Vec<Limit> {
 }
 
 /// Runs all of the suite.
-pub async fn run_all<S: Store>(store: &S) {
+pub async fn run_all(store: impl Into<Store>) {
+    let store = &store.into();
     charges_all_or_none(store).await;
     peeks_without_taking(store).await;
     gives_back_what_was_taken(store).await;
@@ -61,13 +62,13 @@ pub async fn run_all<S: Store>(store: &S) {
 }
 
 /// A scope, and a way to write requests in it.
-struct Asker<'a, S> {
-    store: &'a S,
+struct Asker<'a> {
+    store: &'a Store,
     scope: Scope,
 }
 
-impl<'a, S: Store> Asker<'a, S> {
-    fn new(store: &'a S, name: &str) -> Self {
+impl<'a> Asker<'a> {
+    fn new(store: &'a Store, name: &str) -> Self {
         Self {
             store,
             scope: Scope::new(name),
@@ -101,7 +102,7 @@ impl<'a, S: Store> Asker<'a, S> {
 }
 
 /// One denial leaves every state untouched, and outcomes come in the order of the charges.
-pub async fn charges_all_or_none<S: Store>(store: &S) {
+pub async fn charges_all_or_none(store: &Store) {
     let asker = Asker::new(store, "all-or-none");
     let (few, many) = (limits_of(2), limits_of(5));
     for (permit, (few, many)) in (1..).zip(few.iter().zip(&many)) {
@@ -137,7 +138,7 @@ pub async fn charges_all_or_none<S: Store>(store: &S) {
 }
 
 /// A peek returns what a charge would return, over the state as it is.
-pub async fn peeks_without_taking<S: Store>(store: &S) {
+pub async fn peeks_without_taking(store: &Store) {
     let asker = Asker::new(store, "peek");
     for limit in limits_of(5) {
         for _ in 0..3 {
@@ -154,7 +155,7 @@ pub async fn peeks_without_taking<S: Store>(store: &S) {
 }
 
 /// Once, and only what was allowed.
-pub async fn gives_back_what_was_taken<S: Store>(store: &S) {
+pub async fn gives_back_what_was_taken(store: &Store) {
     let asker = Asker::new(store, "give-back");
     for limit in limits_of(5) {
         let (kept, charges) = (
@@ -181,7 +182,7 @@ pub async fn gives_back_what_was_taken<S: Store>(store: &S) {
 }
 
 /// Without asking, and never into more debt than a full quota.
-pub async fn settles_up_to_a_full_quota<S: Store>(store: &S) {
+pub async fn settles_up_to_a_full_quota(store: &Store) {
     let asker = Asker::new(store, "settle");
     for limit in limits_of(5) {
         if matches!(limit.algorithm(), Algorithm::Concurrency { .. }) {
@@ -204,7 +205,7 @@ pub async fn settles_up_to_a_full_quota<S: Store>(store: &S) {
 }
 
 /// As if it had never been charged, and nothing else with it.
-pub async fn forgets_one_key_of_one_limit<S: Store>(store: &S) {
+pub async fn forgets_one_key_of_one_limit(store: &Store) {
     let asker = Asker::new(store, "forget");
     let limits = limits_of(5);
     for limit in &limits {
@@ -221,7 +222,7 @@ pub async fn forgets_one_key_of_one_limit<S: Store>(store: &S) {
 }
 
 /// Two charges of one request on one state are one charge of their sum.
-pub async fn merges_charges_on_one_state<S: Store>(store: &S) {
+pub async fn merges_charges_on_one_state(store: &Store) {
     let asker = Asker::new(store, "merge");
     for limit in limits_of(5) {
         let charges = [2, 0, 3].map(|cost| asker.asking(&limit, "key", cost));
@@ -239,7 +240,7 @@ pub async fn merges_charges_on_one_state<S: Store>(store: &S) {
 }
 
 /// A limit with the same window counts on.
-pub async fn keeps_what_was_used_when_a_limit_changes<S: Store>(store: &S) {
+pub async fn keeps_what_was_used_when_a_limit_changes(store: &Store) {
     let asker = Asker::new(store, "change");
     for (before, after) in limits_of(5).iter().zip(&limits_of(8)) {
         asker.charge(&[asker.asking(before, "key", 4)], 1).await;
@@ -253,7 +254,7 @@ pub async fn keeps_what_was_used_when_a_limit_changes<S: Store>(store: &S) {
 }
 
 /// No choice of key meets another, leaves its place or fails.
-pub async fn keeps_keys_apart_whatever_they_are<S: Store>(store: &S) {
+pub async fn keeps_keys_apart_whatever_they_are(store: &Store) {
     let asker = Asker::new(store, "apart {of} all");
     let long = "k".repeat(10_000);
     let keys = [
@@ -275,7 +276,7 @@ pub async fn keeps_keys_apart_whatever_they_are<S: Store>(store: &S) {
 }
 
 /// One permit for all concurrency limits of a request.
-pub async fn holds_permits_until_they_are_released<S: Store>(store: &S) {
+pub async fn holds_permits_until_they_are_released(store: &Store) {
     let asker = Asker::new(store, "permits");
     let (few, many) = (Limit::concurrent(1).unwrap(), Limit::concurrent(5).unwrap());
     let charges = [asker.asking(&few, "user", 1), asker.asking(&many, "all", 1)];
@@ -306,7 +307,7 @@ pub async fn holds_permits_until_they_are_released<S: Store>(store: &S) {
 
 /// Random requests of one to three charges on a few keys: the same answers as from memory, to the
 /// microsecond.
-pub async fn agrees_with_memory<S: Store>(store: &S, seed: u64, steps: usize) {
+pub async fn agrees_with_memory(store: &Store, seed: u64, steps: usize) {
     let memory = MemoryStore::new();
     let scope = Scope::new("agrees");
     let limits = [limits_of(3), limits_of(20)].concat();

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_core::{
-    Charge, Limit, MemoryStore, Micros, Outcome, Outcomes, PermitId, Request, Scope, SharedStore,
-    Store, StoreError,
+    Charge, Limit, MemoryStore, Outcome, Outcomes, PermitId, RemoteStore, Request, Scope,
+    StoreError, StoreFuture,
 };
 use tokio::sync::Semaphore;
 
@@ -38,7 +38,7 @@ pub struct FailingStore {
     /// How many charges are answered; those after them wait.
     pub answers: Semaphore,
     /// How long it says that a call may take. It does not keep to it.
-    pub deadline: Mutex<Option<Micros>>,
+    pub timeout: Mutex<Option<Duration>>,
     /// Whether it says that it is unreachable.
     pub is_down: AtomicBool,
     /// How many servers share it; zero if that is unknown.
@@ -67,7 +67,7 @@ impl FailingStore {
             store,
             state: Mutex::new(StoreState::Up),
             answers: Semaphore::new(Semaphore::MAX_PERMITS),
-            deadline: Mutex::default(),
+            timeout: Mutex::default(),
             is_down: AtomicBool::default(),
             instances: AtomicU64::default(),
             last_used: Mutex::default(),
@@ -116,67 +116,74 @@ impl FailingStore {
     }
 }
 
-impl Store for FailingStore {
-    async fn charge(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        let outcomes = self.ask(|store| store.charge(request))?;
-        if let (Some(outcome), true) = (outcomes.first(), self.remembers.load(Ordering::Relaxed)) {
-            *self.last_used.lock().unwrap() = Some(outcome.limit - outcome.remaining);
-        }
-        // It is charged; only the answer waits. A request that costs nothing is answered immediately.
-        if request.charges.iter().any(|charge| charge.cost > 0) {
-            let answer = self.answers.acquire().await;
-            answer
-                .map_err(|_| StoreError::Unreachable("closed".into()))?
-                .forget();
-        }
-        Ok(outcomes)
-    }
-
-    async fn peek(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        self.ask(|store| store.peek(request))
-    }
-
-    async fn preview(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        self.ask(|store| store.preview(request))
-    }
-
-    async fn give_back(
-        &self,
-        request: &Request<'_>,
-        outcomes: &[Outcome],
-    ) -> Result<(), StoreError> {
-        self.ask(|store| store.give_back(request, outcomes))
-            .map(drop)
-    }
-
-    async fn settle(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        self.ask(|store| {
-            let mut settled = self.settled.lock().unwrap();
-            for charge in request.charges {
-                settled.push((charge.key.to_owned(), charge.cost));
+impl RemoteStore for FailingStore {
+    fn charge<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes> {
+        Box::pin(async move {
+            let outcomes = self.ask(|store| store.charge(request))?;
+            if let (Some(outcome), true) =
+                (outcomes.first(), self.remembers.load(Ordering::Relaxed))
+            {
+                *self.last_used.lock().unwrap() = Some(outcome.limit - outcome.remaining);
             }
-            store.settle(request)
+            // It is charged; only the answer waits. A request that costs nothing is answered immediately.
+            if request.charges.iter().any(|charge| charge.cost > 0) {
+                let answer = self.answers.acquire().await;
+                answer
+                    .map_err(|_| StoreError::Unreachable("closed".into()))?
+                    .forget();
+            }
+            Ok(outcomes)
         })
     }
 
-    async fn forget(&self, scope: &Scope, limit: &Limit, key: &str) -> Result<(), StoreError> {
-        self.ask(|store| store.forget(scope, limit, key))
+    fn peek<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes> {
+        Box::pin(async move { self.ask(|store| store.peek(request)) })
     }
 
-    async fn release(&self, permit: PermitId) -> Result<bool, StoreError> {
-        self.ask(|store| store.release(permit))
+    fn preview<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes> {
+        Box::pin(async move { self.ask(|store| store.preview(request)) })
     }
 
-    async fn renew(&self, permit: PermitId) -> Result<bool, StoreError> {
-        self.ask(|store| store.renew(permit))
+    fn give_back<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        outcomes: &'a [Outcome],
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            self.ask(|store| store.give_back(request, outcomes))
+                .map(drop)
+        })
     }
 
-    fn shared(&self) -> Option<&dyn SharedStore> {
-        Some(self)
+    fn settle<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes> {
+        Box::pin(async move {
+            self.ask(|store| {
+                let mut settled = self.settled.lock().unwrap();
+                for charge in request.charges {
+                    settled.push((charge.key.to_owned(), charge.cost));
+                }
+                store.settle(request)
+            })
+        })
     }
-}
 
-impl SharedStore for FailingStore {
+    fn forget<'a>(
+        &'a self,
+        scope: &'a Scope,
+        limit: &'a Limit,
+        key: &'a str,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(async move { self.ask(|store| store.forget(scope, limit, key)) })
+    }
+
+    fn release(&self, permit: PermitId) -> StoreFuture<'_, bool> {
+        Box::pin(async move { self.ask(|store| store.release(permit)) })
+    }
+
+    fn renew(&self, permit: PermitId) -> StoreFuture<'_, bool> {
+        Box::pin(async move { self.ask(|store| store.renew(permit)) })
+    }
+
     fn permit_for(&self, charges: &[Charge<'_>]) -> PermitId {
         self.permits_named.lock().unwrap().push(charges.len());
         PermitId::random()
@@ -186,8 +193,8 @@ impl SharedStore for FailingStore {
         !self.is_down.load(Ordering::Relaxed)
     }
 
-    fn deadline(&self) -> Option<Micros> {
-        *self.deadline.lock().unwrap()
+    fn timeout(&self) -> Option<Duration> {
+        *self.timeout.lock().unwrap()
     }
 
     fn instances(&self) -> Option<u64> {

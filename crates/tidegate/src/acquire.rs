@@ -1,47 +1,36 @@
 //! Waiting for a limit: reserve first, then wait, and give back what is not used.
 
 use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tidegate_core::algorithm::Form;
 use tidegate_core::{
-    Algorithm, Charge, Limit, MemoryStore, Micros, Outcomes, PermitId, Request, Retry, Store,
-    StoreError,
+    Algorithm, Limit, Micros, Outcomes, PermitId, Request, Retry, Store, StoreError,
 };
 use tokio::runtime::Handle;
 
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, LimiterInner, SharedLimiter};
 use crate::limiter_decision::LimiterDecision;
 
 /// How often a shared store is asked again for a permit: another process cannot report that it released one.
 const ASK_EVERY: Micros = Micros::from_millis(50);
 
-/// Leave to go on. Under a concurrency limit it holds a permit until it is dropped.
-///
-/// Over a store that is not in memory, the permit is released by a task of its own.
+/// Permission to proceed. Under a concurrency limit it holds a permit until it is dropped.
 #[must_use = "a permit of a concurrency limit is held only until this is dropped"]
-pub struct Permit<S: Store = MemoryStore> {
-    limiter: Limiter<S>,
+pub struct Permit {
+    limiter: Limiter,
     decision: LimiterDecision,
 }
 
-impl<S: Store> Permit<S> {
+impl Permit {
     /// What the limits answered.
     pub fn decision(&self) -> &LimiterDecision {
         &self.decision
     }
 
-    /// Holds on for another whole `lease_ttl`: for work that may take longer. False if the permit has ended, or
-    /// if there is none.
-    pub async fn renew_async(&self) -> Result<bool, StoreError> {
-        match self.decision.permit() {
-            Some(permit) => self.limiter.renew_async(permit).await,
-            None => Ok(false),
-        }
-    }
-}
-
-impl Permit {
     /// Holds on for another whole `lease_ttl`: for work that may take longer. False if the permit has ended, or
     /// if there is none.
     pub fn renew(&self) -> bool {
@@ -50,25 +39,53 @@ impl Permit {
     }
 }
 
-impl<S: Store> Drop for Permit<S> {
+impl Drop for Permit {
     fn drop(&mut self) {
-        let Some(permit) = self.decision.permit() else {
-            return;
-        };
-        if let Some(memory) = self.limiter.inner.store.memory() {
-            memory.release(permit);
-            self.limiter.inner.freed.notify_waiters();
-        } else if let Ok(runtime) = Handle::try_current() {
-            let limiter = self.limiter.clone();
-            // If the store cannot be asked, the permit ends by itself.
-            runtime.spawn(async move { limiter.release_async(permit).await });
+        self.limiter.inner.end_permit(&self.decision);
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit")
+            .field("decision", &self.decision)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Permission to proceed, from a [`SharedLimiter`]. Under a concurrency limit it holds a permit until it is dropped,
+/// and is then released by a task of its own.
+#[must_use = "a permit of a concurrency limit is held only until this is dropped"]
+pub struct SharedPermit {
+    limiter: SharedLimiter,
+    decision: LimiterDecision,
+}
+
+impl SharedPermit {
+    /// What the limits answered.
+    pub fn decision(&self) -> &LimiterDecision {
+        &self.decision
+    }
+
+    /// Holds on for another whole `lease_ttl`: for work that may take longer. False if the permit has ended, or
+    /// if there is none.
+    pub async fn renew(&self) -> Result<bool, StoreError> {
+        match self.decision.permit() {
+            Some(permit) => self.limiter.renew(permit).await,
+            None => Ok(false),
         }
     }
 }
 
-impl<S: Store> fmt::Debug for Permit<S> {
+impl Drop for SharedPermit {
+    fn drop(&mut self) {
+        self.limiter.inner.end_permit(&self.decision);
+    }
+}
+
+impl fmt::Debug for SharedPermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit")
+        f.debug_struct("SharedPermit")
             .field("decision", &self.decision)
             .finish_non_exhaustive()
     }
@@ -106,7 +123,7 @@ impl AcquireError {
     }
 }
 
-impl<S: Store> Limiter<S> {
+impl Limiter {
     /// Waits until `key` may go on: as long as the builder's `max_wait`, and no longer.
     ///
     /// A token bucket reserves its turn immediately and then waits for it, so callers are served in the order in
@@ -126,51 +143,76 @@ impl<S: Store> Limiter<S> {
     /// }
     /// # Ok(()) }
     /// ```
-    pub async fn acquire(&self, key: &str) -> Result<Permit<S>, AcquireError> {
+    pub async fn acquire(&self, key: &str) -> Result<Permit, AcquireError> {
         self.acquire_cost(key, 1).await
     }
 
     /// [`acquire`](Self::acquire) for a request of this cost.
-    pub async fn acquire_cost(&self, key: &str, cost: u64) -> Result<Permit<S>, AcquireError> {
-        let inner = &*self.inner;
-        let mut now = inner.clock.now();
-        let deadline = now + inner.max_wait;
-        loop {
-            // Listening before asking, so that a permit that is released in between is noticed.
-            let freed = inner.freed.notified();
-            let reservation = Reservation::make(self, key, cost, deadline.since(now)).await?;
-            let Some(wait) = reservation.wait else {
-                return Err(AcquireError::Never(self.peek_async(key, cost).await?));
-            };
-            if reservation.is_made() && (wait.is_zero() || now + wait <= deadline) {
-                if !wait.is_zero() {
-                    tokio::time::sleep(wait.into()).await;
-                }
-                return Ok(reservation.into_permit());
+    pub async fn acquire_cost(&self, key: &str, cost: u64) -> Result<Permit, AcquireError> {
+        let decision = acquire(&self.inner, key, cost).await?;
+        let limiter = self.clone();
+        Ok(Permit { limiter, decision })
+    }
+}
+
+impl SharedLimiter {
+    /// Waits until `key` may go on, as [`Limiter::acquire`] does. A permit that another instance releases is noticed
+    /// within 50 milliseconds.
+    pub async fn acquire(&self, key: &str) -> Result<SharedPermit, AcquireError> {
+        self.acquire_cost(key, 1).await
+    }
+
+    /// [`acquire`](Self::acquire) for a request of this cost.
+    pub async fn acquire_cost(&self, key: &str, cost: u64) -> Result<SharedPermit, AcquireError> {
+        let decision = acquire(&self.inner, key, cost).await?;
+        let limiter = self.clone();
+        Ok(SharedPermit { limiter, decision })
+    }
+}
+
+/// Waits until a request may go on. The decision says what it was charged, and holds its permit.
+async fn acquire(
+    inner: &Arc<LimiterInner>,
+    key: &str,
+    cost: u64,
+) -> Result<LimiterDecision, AcquireError> {
+    let mut now = inner.clock.now();
+    let deadline = now + inner.max_wait;
+    loop {
+        // Listening before asking, so that a permit that is released in between is noticed.
+        let freed = inner.freed.notified();
+        let reservation = Reservation::make(inner, key, cost, deadline.since(now)).await?;
+        let Some(wait) = reservation.wait else {
+            return Err(AcquireError::Never(inner.peek(key, cost).await?));
+        };
+        if reservation.is_made() && (wait.is_zero() || now + wait <= deadline) {
+            if !wait.is_zero() {
+                tokio::time::sleep(wait.into()).await;
             }
-            // Only a permit may end before its time.
-            let may_be_freed = reservation.is_denied_by_holders() && now < deadline;
-            drop(reservation);
-            if now + wait > deadline && !may_be_freed {
-                let decision = self.peek_async(key, cost).await?;
-                return Err(AcquireError::TooLong {
-                    wait: wait.into(),
-                    decision,
-                });
-            }
-            let mut wait = wait.min(deadline.since(now));
-            if may_be_freed && inner.store.memory().is_none() {
-                wait = wait.min(ASK_EVERY);
-            }
-            let _ = tokio::time::timeout(wait.into(), freed).await;
-            now = inner.clock.now();
+            return Ok(reservation.into_decision());
         }
+        // Only a permit may end before its time.
+        let may_be_freed = reservation.is_denied_by_holders() && now < deadline;
+        drop(reservation);
+        if now + wait > deadline && !may_be_freed {
+            let decision = inner.peek(key, cost).await?;
+            return Err(AcquireError::TooLong {
+                wait: wait.into(),
+                decision,
+            });
+        }
+        let mut wait = wait.min(deadline.since(now));
+        if may_be_freed && inner.store.remote().is_some() {
+            wait = wait.min(ASK_EVERY);
+        }
+        let _ = tokio::time::timeout(wait.into(), freed).await;
+        now = inner.clock.now();
     }
 }
 
 /// What was charged for a request that has not gone on yet. Dropped before it does, it is given back.
-struct Reservation<S: Store> {
-    limiter: Limiter<S>,
+struct Reservation {
+    inner: Arc<LimiterInner>,
     key: Box<str>,
     cost: u64,
     outcomes: Outcomes,
@@ -181,16 +223,16 @@ struct Reservation<S: Store> {
     is_kept: bool,
 }
 
-impl<S: Store> Reservation<S> {
+impl Reservation {
     /// Charges the request if it may go on within `max_wait`.
     async fn make(
-        limiter: &Limiter<S>,
+        inner: &Arc<LimiterInner>,
         key: &str,
         cost: u64,
         max_wait: Micros,
     ) -> Result<Self, StoreError> {
-        let making = Self::charge(limiter.clone(), key.into(), cost, max_wait);
-        if limiter.inner.store.memory().is_some() {
+        let making = Self::charge(Arc::clone(inner), key.into(), cost, max_wait);
+        if inner.store.remote().is_none() {
             return making.await;
         }
         // Made to the end even if the caller goes away: what the store has charged is then given back.
@@ -199,12 +241,11 @@ impl<S: Store> Reservation<S> {
     }
 
     async fn charge(
-        limiter: Limiter<S>,
+        inner: Arc<LimiterInner>,
         key: Box<str>,
         cost: u64,
         max_wait: Micros,
     ) -> Result<Self, StoreError> {
-        let inner = &*limiter.inner;
         let limits = inner.limits.iter();
         let patient: Vec<Limit> = limits.map(|limit| patient(limit, max_wait)).collect();
         let (outcomes, permit) = {
@@ -222,7 +263,7 @@ impl<S: Store> Reservation<S> {
             });
         let wait = waits.reduce(|one, other| Some(one?.max(other?))).flatten();
         Ok(Self {
-            limiter,
+            inner,
             key,
             cost,
             outcomes,
@@ -239,50 +280,64 @@ impl<S: Store> Reservation<S> {
 
     /// Whether other requests hold all permits of a concurrency limit.
     fn is_denied_by_holders(&self) -> bool {
-        let mut limits = self.limiter.limits().iter().zip(&self.outcomes);
+        let mut limits = self.inner.limits.iter().zip(&self.outcomes);
         limits.any(|(limit, outcome)| !outcome.allowed && limit.is_concurrency())
     }
 
-    fn into_permit(mut self) -> Permit<S> {
+    fn into_decision(mut self) -> LimiterDecision {
         self.is_kept = true;
-        Permit {
-            limiter: self.limiter.clone(),
-            decision: LimiterDecision::new(self.outcomes.clone(), self.permit),
-        }
+        LimiterDecision::new(self.outcomes.clone(), self.permit)
     }
 }
 
-impl<S: Store> Drop for Reservation<S> {
+impl Drop for Reservation {
     fn drop(&mut self) {
         if self.is_kept || !self.is_made() {
             return;
         }
-        let inner = &self.limiter.inner;
-        if let Some(memory) = inner.store.memory() {
-            let charges = inner.charges(&inner.limits, &self.key, self.cost);
-            memory.give_back(&given_back(&charges, self.permit), &self.outcomes);
+        let (inner, key) = (Arc::clone(&self.inner), std::mem::take(&mut self.key));
+        let (cost, permit) = (self.cost, self.permit);
+        let outcomes = std::mem::take(&mut self.outcomes);
+        complete(&self.inner.store, async move {
+            let charges = inner.charges(&inner.limits, &key, cost);
+            let request = Request {
+                charges: &charges,
+                at: None,
+                permit,
+            };
+            // If the store cannot be asked, the charge stays until it has drained.
+            let _ = inner.store.give_back(&request, &outcomes).await;
             inner.freed.notify_waiters();
-        } else if let Ok(runtime) = Handle::try_current() {
-            let (limiter, key) = (self.limiter.clone(), self.key.clone());
-            let (cost, permit) = (self.cost, self.permit);
-            let outcomes = std::mem::take(&mut self.outcomes);
-            runtime.spawn(async move {
-                let inner = &*limiter.inner;
-                let charges = inner.charges(&inner.limits, &key, cost);
-                let request = given_back(&charges, permit);
-                // If the store cannot be asked, the charge stays until it has drained.
-                let _ = inner.store.give_back(&request, &outcomes).await;
+        });
+    }
+}
+
+impl LimiterInner {
+    /// Releases the permit that a decision holds, if it holds one. A store that cannot be asked ends it by itself.
+    fn end_permit(self: &Arc<Self>, decision: &LimiterDecision) {
+        if let Some(permit) = decision.permit() {
+            let inner = Arc::clone(self);
+            complete(&self.store, async move {
+                let _ = inner.store.release(permit).await;
                 inner.freed.notify_waiters();
             });
         }
     }
 }
 
-fn given_back<'a>(charges: &'a [Charge<'a>], permit: Option<PermitId>) -> Request<'a> {
-    Request {
-        charges,
-        at: None,
-        permit,
+/// Completes what a dropped value leaves to do: immediately in memory, else by a task, if there is a runtime.
+fn complete(store: &Store, ending: impl Future<Output = ()> + Send + 'static) {
+    match store {
+        Store::Memory(_) => {
+            let mut context = Context::from_waker(Waker::noop());
+            let is_ready = pin!(ending).poll(&mut context).is_ready();
+            debug_assert!(is_ready, "a store in memory answers at the first poll");
+        }
+        Store::Remote(_) => {
+            if let Ok(runtime) = Handle::try_current() {
+                runtime.spawn(ending);
+            }
+        }
     }
 }
 

@@ -29,8 +29,8 @@ mod reset;
 mod rule_decision;
 mod spent;
 
-pub use charge::{Charged, Charging};
-pub use deciding::Deciding;
+pub use charge::Charged;
+pub use deciding::StoreIsRemote;
 pub use decision::{Decision, LimitOutcome};
 pub use decisions::Decisions;
 pub use explain::{ExplainedGrant, ExplainedRule, Explanation};
@@ -49,12 +49,12 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tidegate_core::memory::MemoryStoreBuilder;
 use tidegate_core::{
-    Charge, Clock, MemoryStore, PermitId, SharedStore, Store, StoreError, SystemClock, Timestamp,
+    Charge, Clock, MemoryStore, PermitId, RemoteStore, Store, StoreError, SystemClock, Timestamp,
 };
 
 use crate::attributes::Attributes;
 use crate::credentials::InvalidCredentials;
-use crate::rules::{FrontEnd, OnStoreFailure, RuleSet, TemporaryOverrides, ValueDigest};
+use crate::rules::{RuleSet, TemporaryOverrides, ValueDigest};
 use in_force::{InForce, StateTerms};
 use local::Local;
 use matching::MatchTerms;
@@ -81,8 +81,8 @@ use rule_decision::RuleDecisions;
 /// assert_eq!(denied.rule(), Some("per-user"));
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
-pub struct Gate<S> {
-    store: S,
+pub struct Gate {
+    store: Store,
     /// Counts for rules that decide locally while the store is unavailable.
     local: Local,
     in_force: ArcSwap<InForce>,
@@ -96,14 +96,14 @@ pub struct Gate<S> {
     observer: Option<Arc<dyn Observer>>,
 }
 
-impl<S: Store> Gate<S> {
+impl Gate {
     /// A gate that asks `store` by `rules`.
-    pub fn new(store: S, rules: RuleSet) -> Self {
+    pub fn new(store: impl Into<Store>, rules: RuleSet) -> Self {
         Self::with_clock(store, rules, SystemClock)
     }
 
     /// A gate that reads the time, where it needs one of its own, from `clock`.
-    pub fn with_clock(store: S, rules: RuleSet, clock: impl Clock) -> Self {
+    pub fn with_clock(store: impl Into<Store>, rules: RuleSet, clock: impl Clock) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let terms = StateTerms {
             clock: &clock,
@@ -112,7 +112,7 @@ impl<S: Store> Gate<S> {
             observer: None,
         };
         Self {
-            store,
+            store: store.into(),
             local: Local::new(MemoryStore::builder().clock(Arc::clone(&clock)).build()),
             in_force: ArcSwap::from_pointee(InForce::new(rules, None, &terms)),
             temporary: Mutex::default(),
@@ -146,14 +146,14 @@ impl<S: Store> Gate<S> {
     }
 
     /// The same gate, one of at least so many that share the store. By
-    /// [`OnStoreFailure::Local`] each grants its part of a limit; if the
+    /// [`OnStoreFailure::Local`](crate::rules::OnStoreFailure::Local) each grants its part of a limit; if the
     /// store knows of more, a smaller one.
     #[must_use]
     pub fn with_instances(self, instances: u64) -> Self {
         Self { instances, ..self }
     }
 
-    /// The same gate, whose counters for [`OnStoreFailure::Local`] are as many and take as much memory as `counters`
+    /// The same gate, whose counters for [`OnStoreFailure::Local`](crate::rules::OnStoreFailure::Local) are as many and take as much memory as `counters`
     /// allow. Their clock is the gate's.
     #[must_use]
     pub fn with_local_counters(self, counters: MemoryStoreBuilder) -> Self {
@@ -175,49 +175,6 @@ impl<S: Store> Gate<S> {
         }
     }
 
-    /// Decides a request: charges every limit that applies to it, or none.
-    pub async fn decide(&self, attributes: &Attributes<'_>) -> Decision {
-        let deciding = self.decide_by(self.rules(), FrontEnd::Library, attributes);
-        deciding.wait().await.into_decision()
-    }
-
-    /// Begins to decide a request of a front end by [rules](Self::rules) that were loaded for it:
-    /// [`now`](Deciding::now) or [`wait`](Deciding::wait) decides it. The receipt can be given back or
-    /// settled later.
-    pub fn decide_by<'a, 'b>(
-        &self,
-        rules: RulesInForce,
-        front_end: FrontEnd,
-        asked: impl Into<Asked<'a, 'b>>,
-    ) -> Deciding<'_, 'a, 'b, S> {
-        Deciding {
-            gate: self,
-            rules,
-            front_end,
-            asked: asked.into(),
-        }
-    }
-
-    /// Begins to charge one limit that the caller brings. When the store is unavailable, `on_store_failure`
-    /// says what happens.
-    #[inline]
-    pub fn charge<'c>(
-        &self,
-        charge: &Charge<'c>,
-        on_store_failure: OnStoreFailure,
-    ) -> Charging<'_, 'c, S> {
-        Charging {
-            gate: self,
-            charge: *charge,
-            on_store_failure,
-        }
-    }
-
-    /// Whether everything is decided without waiting, because the store keeps all state in memory.
-    pub fn is_immediate(&self) -> bool {
-        self.store.memory().is_some()
-    }
-
     fn time_of(&self, attributes: &Attributes<'_>) -> Timestamp {
         attributes.time().unwrap_or_else(|| self.clock.now())
     }
@@ -233,15 +190,15 @@ impl<S: Store> Gate<S> {
     fn new_permit(&self, in_force: &InForce, matched: &RuleDecisions) -> Option<PermitId> {
         let mut holding = matched.iter().filter(|rule| rule.takes_permit(in_force));
         let first = holding.next()?;
-        let Some(shared) = self.store.shared() else {
+        if let Store::Memory(_) = self.store {
             return Some(PermitId::random());
-        };
+        }
         let charges = std::iter::once(first).chain(holding);
         let charges = charges.flat_map(|rule| rule.charges(in_force));
         let held: SmallVec<[Charge<'_>; 1]> = charges
             .filter(|charge| charge.limit.is_concurrency())
             .collect();
-        Some(shared.permit_for(&held))
+        Some(self.store.permit_for(&held))
     }
 
     /// The observer's clock.
@@ -252,7 +209,7 @@ impl<S: Store> Gate<S> {
     }
 
     fn is_store_up(&self) -> bool {
-        self.store.shared().is_none_or(SharedStore::is_up)
+        self.store.remote().is_none_or(RemoteStore::is_up)
     }
 
     /// The rules in force.
@@ -325,13 +282,13 @@ impl<S: Store> Gate<S> {
         };
         let in_force = InForce::new(rules, Some(&self.in_force.load()), &terms);
         self.in_force.store(Arc::new(in_force));
-        if let Some(shared) = self.store.shared() {
-            shared.rules_changed();
+        if let Some(store) = self.store.remote() {
+            store.rules_changed();
         }
     }
 
     /// The store that is asked.
-    pub fn store(&self) -> &S {
+    pub fn store(&self) -> &Store {
         &self.store
     }
 

@@ -22,8 +22,8 @@
 //!
 //! [`Limiter::acquire`] waits for its turn instead. Limits are written as people say them:
 //! `100/minute burst 20`, `10 per 2 hours`, or several that must all agree, `10/minute; 2/second`;
-//! [`Algorithm`] lists the ways to count them. [`LimiterBuilder::build_over`] counts in another store than
-//! memory, such as the one of `tidegate-redis`.
+//! [`Algorithm`] lists the ways to count them. [`SharedLimiter`] has the same methods, to be awaited, and counts in a
+//! store that several instances share, such as the one of `tidegate-redis`.
 //!
 //! # A gate with rules
 //!
@@ -84,13 +84,13 @@
 //!
 //! | | |
 //! | --- | --- |
-//! | [`Limiter`], [`LimiterBuilder`], [`Permit`] | one limiter without rules |
+//! | [`Limiter`], [`LimiterBuilder`], [`Permit`] | one limiter without rules; over a shared store, [`SharedLimiter`] |
 //! | [`Limit`], [`Algorithm`], [`limit`] | what may be granted, and how it is counted |
 //! | [`Gate`], [`Attributes`], [`Decision`], [`gate`] | deciding by rules; what is known of a request; the answer |
 //! | [`Gate::maintain`] | what runs in the background |
 //! | [`rules`] | rules: read, built, written down |
 //! | [`headers`] | what a client learns of a decision, as HTTP headers |
-//! | [`store`], [`memory`] | where counters are kept |
+//! | [`store`], [`memory`] | where counters are kept; a store of one's own is a [`RemoteStore`] |
 //! | [`ManualClock`], [`TokioClock`] | time that tests control |
 //! | [`document`], [`address`], [`host`], [`path`], [`white_space`] | for front ends: settings files, and the one form of what clients send |
 //! | [`printable`] | text that clients choose, for terminals and logs |
@@ -114,6 +114,7 @@ pub mod address;
 #[cfg(feature = "rules")]
 mod attributes;
 mod clock;
+#[cfg(feature = "rules")]
 mod credentials;
 #[cfg(feature = "rules")]
 pub mod document;
@@ -135,18 +136,19 @@ mod value;
 #[cfg(feature = "rules")]
 pub mod white_space;
 
-pub use acquire::{AcquireError, Permit};
+pub use acquire::{AcquireError, Permit, SharedPermit};
 #[cfg(feature = "rules")]
 pub use adaptive::{Adaptive, AdaptiveBounds, AdaptiveLimit, Ended};
 #[cfg(feature = "rules")]
 pub use attributes::{AttributeError, Attributes, MAX_ATTRIBUTES, MAX_NAME, MAX_VALUE};
 pub use clock::TokioClock;
+#[cfg(feature = "rules")]
 pub use credentials::{
     CredentialError, CredentialProblem, InvalidCredentials, credentials, credentials_in,
 };
 #[cfg(feature = "rules")]
 pub use gate::{Decision, Gate};
-pub use limiter::{Limiter, LimiterBuilder};
+pub use limiter::{Limiter, LimiterBuilder, SharedLimiter};
 pub use limiter_decision::LimiterDecision;
 #[cfg(feature = "rules")]
 pub use reason::Reason;
@@ -155,8 +157,8 @@ pub use value::AttributeValue;
 
 pub use tidegate_core::{
     Algorithm, Anchor, Clock, Limit, LimitError, ManualClock, MemoryStats, MemoryStore, Micros,
-    Outcome, PermitId, Rate, Retry, Store, StoreError, SystemClock, Timestamp, Window, WorstCase,
-    headers, limit, memory, store,
+    Outcome, PermitId, Rate, RemoteStore, Retry, Store, StoreError, SystemClock, Timestamp, Window,
+    WorstCase, headers, limit, memory, store,
 };
 
 #[cfg(doctest)]

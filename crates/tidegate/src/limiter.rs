@@ -1,6 +1,8 @@
 //! One limiter for one program: limits, keys, and no rule files.
 
-mod any_store;
+mod shared;
+
+pub use shared::SharedLimiter;
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +11,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tidegate_core::{
     Algorithm, Charge, Clock, Limit, LimitError, MemoryStats, MemoryStore, Micros, PermitId, Rate,
-    Request, Scope, Store, SystemClock,
+    RemoteStore, Request, Scope, Store, StoreError, SystemClock,
 };
 use tokio::sync::Notify;
 
@@ -21,18 +23,19 @@ const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(10);
 /// The charges of one request, one for each limit.
 pub(crate) type Charges<'a> = SmallVec<[Charge<'a>; 4]>;
 
-/// Limits requests by key, in this process's memory or in a store that several instances share.
+/// Limits requests by key, in this process's memory.
 ///
-/// Cheap to clone; clones share their counters. In memory, all methods but [`acquire`](Self::acquire) answer
-/// without waiting, and a check of a known key allocates nothing, unless it adds to a log or a list of holders
-/// that has to grow, or there are more than four limits. Over [another store](LimiterBuilder::build_over) the
-/// methods that end in `_async` ask it, and may fail.
-pub struct Limiter<S = MemoryStore> {
-    pub(crate) inner: Arc<LimiterInner<S>>,
+/// Cheap to clone; clones share their counters. All methods but [`acquire`](Self::acquire) answer without waiting, and
+/// a check of a known key allocates nothing, unless it adds to a log or a list of holders that has to grow, or there
+/// are more than four limits. [`SharedLimiter`] counts in a store that several instances share.
+#[derive(Clone)]
+pub struct Limiter {
+    memory: Arc<MemoryStore>,
+    pub(crate) inner: Arc<LimiterInner>,
 }
 
-pub(crate) struct LimiterInner<S> {
-    pub(crate) store: S,
+pub(crate) struct LimiterInner {
+    pub(crate) store: Store,
     pub(crate) limits: Vec<Limit>,
     pub(crate) max_wait: Micros,
     pub(crate) clock: Arc<dyn Clock>,
@@ -42,15 +45,7 @@ pub(crate) struct LimiterInner<S> {
     has_concurrency: bool,
 }
 
-impl<S> Clone for Limiter<S> {
-    fn clone(&self) -> Self {
-        Self {
-            inner: Arc::clone(&self.inner),
-        }
-    }
-}
-
-impl<S> fmt::Debug for Limiter<S> {
+impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter")
             .field("limits", &self.inner.limits)
@@ -131,8 +126,8 @@ impl LimiterBuilder {
     }
 
     /// Reads the time from `clock`: a [`ManualClock`](crate::ManualClock) in tests, or a
-    /// [`TokioClock`](crate::TokioClock) where they wait. A store that is not in memory has a clock of its own;
-    /// there it is used for waits alone.
+    /// [`TokioClock`](crate::TokioClock) where they wait. A shared store has a clock of its own; there it is used for
+    /// waits alone.
     pub fn clock(self, clock: impl Clock) -> Self {
         Self {
             clock: Arc::new(clock),
@@ -149,12 +144,23 @@ impl LimiterBuilder {
         if let Some(bytes) = self.max_memory {
             store = store.max_memory(bytes);
         }
-        self.build_over("limiter", store.build())
+        let memory = Arc::new(store.build());
+        let inner = self.build_inner("limiter", Arc::clone(&memory).into())?;
+        Ok(Limiter { memory, inner })
     }
 
-    /// The limiter over `store`, or what is wrong with its limits. Limiters with the same name, limits and store
-    /// share their counters, whatever process they are in.
-    pub fn build_over<S: Store>(self, name: &str, store: S) -> Result<Limiter<S>, LimitError> {
+    /// The limiter over a store that instances share, or what is wrong with its limits. Limiters with the same name,
+    /// limits and store share their counters, whatever process they are in.
+    pub fn build_shared(
+        self,
+        name: &str,
+        store: impl RemoteStore,
+    ) -> Result<SharedLimiter, LimitError> {
+        let inner = self.build_inner(name, store.into())?;
+        Ok(SharedLimiter { inner })
+    }
+
+    fn build_inner(self, name: &str, store: Store) -> Result<Arc<LimiterInner>, LimitError> {
         let limit = |rate: Rate| {
             let algorithm = self
                 .algorithm
@@ -187,9 +193,7 @@ impl LimiterBuilder {
             freed: Notify::new(),
             scope: Scope::new(name),
         };
-        Ok(Limiter {
-            inner: Arc::new(inner),
-        })
+        Ok(Arc::new(inner))
     }
 }
 
@@ -240,12 +244,13 @@ impl Limiter {
     /// itself.
     pub fn check_cost(&self, key: &str, cost: u64) -> LimiterDecision {
         if let Some(charge) = self.inner.only_charge(key, cost) {
-            let store = &self.inner.store;
-            return store.charge_one_into(&charge, LimiterDecision::of_one);
+            return self
+                .memory
+                .charge_one_into(&charge, LimiterDecision::of_one);
         }
         let charges = self.inner.charges(&self.inner.limits, key, cost);
         let request = self.inner.request(&charges);
-        LimiterDecision::new(self.inner.store.charge(&request), request.permit)
+        LimiterDecision::new(self.memory.charge(&request), request.permit)
     }
 
     /// What [`check`](Self::check) would say, without charging anything.
@@ -256,56 +261,54 @@ impl Limiter {
     /// What [`check_cost`](Self::check_cost) would say, without charging anything.
     pub fn peek_cost(&self, key: &str, cost: u64) -> LimiterDecision {
         let charges = self.inner.charges(&self.inner.limits, key, cost);
-        LimiterDecision::new(self.inner.store.peek(&Request::new(&charges)), None)
+        LimiterDecision::new(self.memory.peek(&Request::new(&charges)), None)
     }
 
     /// Charges a cost that is known only afterwards, without asking: as much of it as fits into a
     /// full quota.
     pub fn settle(&self, key: &str, cost: u64) -> LimiterDecision {
         let charges = self.inner.charges(&self.inner.limits, key, cost);
-        LimiterDecision::new(self.inner.store.settle(&Request::new(&charges)), None)
+        LimiterDecision::new(self.memory.settle(&Request::new(&charges)), None)
     }
 
     /// Forgets what `key` has used.
     pub fn reset(&self, key: &str) {
         for limit in &self.inner.limits {
-            self.inner.store.forget(&self.inner.scope, limit, key);
+            self.memory.forget(&self.inner.scope, limit, key);
         }
         self.inner.freed.notify_waiters();
     }
 
     /// Releases a permit. False if it is unknown or has ended.
     pub fn release(&self, permit: PermitId) -> bool {
-        let was_held = self.inner.store.release(permit);
+        let was_held = self.memory.release(permit);
         self.inner.freed.notify_waiters();
         was_held
     }
 
     /// Lets a permit last its whole time again. False if it is unknown or has ended.
     pub fn renew(&self, permit: PermitId) -> bool {
-        self.inner.store.renew(permit)
+        self.memory.renew(permit)
+    }
+
+    /// The limits, in their order.
+    pub fn limits(&self) -> &[Limit] {
+        &self.inner.limits
     }
 
     /// How many keys there are, and what had to be forgotten.
     pub fn stats(&self) -> MemoryStats {
-        self.inner.store.stats()
+        self.memory.stats()
     }
 
     /// Frees the memory of idle keys. Checks do this by themselves, a little at a
     /// time; call it now and then if they may stop coming.
     pub fn sweep(&self) {
-        self.inner.store.sweep();
+        self.memory.sweep();
     }
 }
 
-impl<S> Limiter<S> {
-    /// The limits, in their order.
-    pub fn limits(&self) -> &[Limit] {
-        &self.inner.limits
-    }
-}
-
-impl<S> LimiterInner<S> {
+impl LimiterInner {
     /// The charge of a request, if it needs no other and no permit.
     #[inline]
     fn only_charge<'a>(&'a self, key: &'a str, cost: u64) -> Option<Charge<'a>> {
@@ -319,9 +322,7 @@ impl<S> LimiterInner<S> {
             _ => None,
         }
     }
-}
 
-impl<S: Store> LimiterInner<S> {
     pub(crate) fn charges<'a>(
         &'a self,
         limits: &'a [Limit],
@@ -337,12 +338,16 @@ impl<S: Store> LimiterInner<S> {
         limits.iter().map(charge).collect()
     }
 
+    /// What a check would say, without charging anything.
+    pub(crate) async fn peek(&self, key: &str, cost: u64) -> Result<LimiterDecision, StoreError> {
+        let charges = self.charges(&self.limits, key, cost);
+        let outcomes = self.store.peek(&Request::new(&charges)).await?;
+        Ok(LimiterDecision::new(outcomes, None))
+    }
+
     /// A request for these charges, with a new permit if a limit wants one.
     pub(crate) fn request<'a>(&self, charges: &'a [Charge<'a>]) -> Request<'a> {
-        let new_permit = || match self.store.shared() {
-            Some(shared) => shared.permit_for(charges),
-            None => PermitId::random(),
-        };
+        let new_permit = || self.store.permit_for(charges);
         Request {
             charges,
             at: None,

@@ -10,7 +10,7 @@ use http::{HeaderValue, Request, Response, request, response};
 use http_body::Body;
 use tidegate::gate::{Decision, Receipt, RulesInForce};
 use tidegate::rules::RuleSet;
-use tidegate::{Attributes, Gate, Store, StoreError};
+use tidegate::{Attributes, Gate, StoreError};
 use tokio::runtime::Handle;
 use tower_service::Service;
 
@@ -21,7 +21,7 @@ use crate::hold::RequestPermit;
 use crate::question;
 use crate::reply::{self, Protocol};
 use crate::settings::Settings;
-use crate::undo::{Cancellable, Decided, DecidedRequest, Waiting};
+use crate::undo::{Cancellable, DecidedRequest, Waiting};
 use crate::watch::Watch;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -53,12 +53,12 @@ impl<R, E> std::fmt::Debug for ResponseFuture<R, E> {
 }
 
 /// Handles the requests of all services that one layer made.
-pub(crate) struct RequestHandler<S> {
-    pub(crate) gate: Arc<Gate<S>>,
+pub(crate) struct RequestHandler {
+    pub(crate) gate: Arc<Gate>,
     pub(crate) settings: Arc<Settings>,
 }
 
-impl<S: Store> RequestHandler<S> {
+impl RequestHandler {
     pub(crate) async fn handle<Inner, B, R>(
         self: Arc<Self>,
         mut inner: Inner,
@@ -70,37 +70,28 @@ impl<S: Store> RequestHandler<S> {
         R: Body,
         R::Data: From<Bytes>,
     {
-        let (mut parts, body) = request.into_parts();
-        let decided = if let Some(decided) = decide_now(&self.gate, &self.settings, &mut parts) {
-            decided
-        } else {
-            let decided;
-            (parts, decided) = self.decide(parts).await;
-            decided
-        };
-        let mut decided = match decided {
-            Ok(decided) => decided,
+        let (parts, body) = request.into_parts();
+        let (mut parts, decided) = self.decide(parts).await;
+        let mut receipt = match decided {
+            Ok(receipt) => receipt,
             Err(error) => {
                 let reply = reply::refused(&error, &self.protocol(&parts));
                 return Ok(reply.map(ResponseBody::of_bytes));
             }
         };
-        let decision = decided.decision();
+        let decision = receipt.decision();
         if decision.is_denied() {
             let reply = reply::denied(decision, &self.settings.denial, &self.protocol(&parts));
             return Ok(reply.map(ResponseBody::of_bytes));
         }
         let (hold, left) = self.hold(decision);
         let delay = decision.delay();
-        decided = match decided {
+        if !delay.is_zero() {
             // In a box like all that few requests need, so that the others do not carry it with them.
-            Decided::Receipt(receipt) if !delay.is_zero() => {
-                Decided::Receipt(Box::pin(Waiting::new(&self.gate, receipt, delay)).await)
-            }
-            decided => decided,
-        };
+            receipt = Box::pin(Waiting::new(&self.gate, receipt, delay)).await;
+        }
 
-        let watch = Watch::begin(decided.decision());
+        let watch = Watch::begin(receipt.decision());
         if let Some(permit) = &hold {
             parts.extensions.insert(permit.clone());
         }
@@ -109,21 +100,20 @@ impl<S: Store> RequestHandler<S> {
             (Some(permit), Some(background)) => CarriedCall::new(calling, permit, background).await,
             _ => calling.await,
         };
-        let response = watch.end(decided.decision(), answered)?;
+        let response = watch.end(receipt.decision(), answered)?;
         let (mut head, body) = response.into_parts();
         // In the place of any that the service has put there.
         reply::insert_headers(
             &mut head.headers,
-            decided.decision(),
+            receipt.decision(),
             self.settings.denial.headers,
         );
         head.headers
             .extend(left.map(|permit| (reply::PERMIT, permit)));
-        let tail = match decided {
-            Decided::Receipt(receipt) if self.settings.is_settled() => {
-                Box::pin(self.settle(*receipt, &head, hold)).await
-            }
-            _ => Tail::new(hold, None),
+        let tail = if self.settings.is_settled() {
+            Box::pin(self.settle(*receipt, &head, hold)).await
+        } else {
+            Tail::new(hold, None)
         };
         Ok(Response::from_parts(head, ResponseBody::new(body, tail)))
     }
@@ -135,8 +125,7 @@ impl<S: Store> RequestHandler<S> {
         }
     }
 
-    /// Decides by a store that may have to wait. A client that goes away meanwhile gives back what was
-    /// charged.
+    /// Decides a request by its head. A client that goes away meanwhile gives back what was charged.
     async fn decide(&self, mut parts: request::Parts) -> DecidedRequest {
         let (gate, settings) = (Arc::clone(&self.gate), Arc::clone(&self.settings));
         let deciding = async move {
@@ -188,41 +177,13 @@ impl<S: Store> RequestHandler<S> {
     }
 }
 
-/// Decides a request by its head, without waiting. A function and not a future: what it needs is not moved
-/// with the request.
-fn decide_now<S: Store>(
-    gate: &Gate<S>,
+async fn decide(
+    gate: &Gate,
     settings: &Settings,
     parts: &mut request::Parts,
-) -> Option<Result<Decided, RequestError>> {
-    if !gate.is_immediate() {
-        return None;
-    }
-    let rules = gate.rules();
-    let attributes = match attributes(settings, parts, &rules) {
-        Ok(attributes) => attributes,
-        Err(error) => return Some(Err(error)),
-    };
-    if attributes.awaits_key() && settings.next_keys.is_some() {
-        return None;
-    }
-    let deciding = gate.decide_by(rules, settings.front_end, &attributes);
-    let receipt = deciding.now()?;
-    let needs_receipt = settings.is_settled() || !receipt.decision().delay().is_zero();
-    Some(Ok(if needs_receipt {
-        Decided::Receipt(Box::new(receipt))
-    } else {
-        Decided::Decision(Box::new(receipt.into_decision()))
-    }))
-}
-
-/// Decides a request by its head, and keeps the receipt: its client may go away meanwhile.
-async fn decide<S: Store>(
-    gate: &Gate<S>,
-    settings: &Settings,
-    parts: &mut request::Parts,
-) -> Result<Decided, RequestError> {
-    let rules = gate.rules();
+) -> Result<Box<Receipt>, RequestError> {
+    let given = parts.extensions.remove::<RulesInForce>();
+    let rules = given.unwrap_or_else(|| gate.rules());
     let mut known = attributes(settings, parts, &rules)?;
     if known.awaits_key()
         && let Some(next_keys) = &settings.next_keys
@@ -231,9 +192,8 @@ async fn decide<S: Store>(
         next_keys().await;
         known = attributes(settings, parts, &rules)?;
     }
-    let deciding = gate.decide_by(rules, settings.front_end, &known);
-    let receipt = deciding.wait().await;
-    Ok(Decided::Receipt(Box::new(receipt)))
+    let deciding = gate.decide_by(&rules, settings.front_end, &known);
+    Ok(Box::new(deciding.await))
 }
 
 /// What a request is known by, as an extension of one that was described before it is decided: to describe it may be

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tidegate::gate::Decision;
-use tidegate::{Gate, PermitId, Store};
+use tidegate::{Gate, PermitId};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -36,7 +36,7 @@ struct PermitGuard {
 
 impl RequestPermit {
     /// Holds what was taken by a decision, if there is anything to hold.
-    pub(crate) fn of<S: Store>(gate: &Arc<Gate<S>>, decision: &Decision) -> Option<Self> {
+    pub(crate) fn of(gate: &Arc<Gate>, decision: &Decision) -> Option<Self> {
         let (permit, lasts) = (decision.permit()?, decision.lease_ttl()?);
         // Without a runtime it ends by itself, when its time is over.
         let runtime = Handle::try_current().ok()?;
@@ -81,14 +81,14 @@ impl RequestPermit {
     }
 }
 
-struct Holding<S> {
-    gate: Arc<Gate<S>>,
+struct Holding {
+    gate: Arc<Gate>,
     permit: PermitId,
     lasts: Duration,
     is_left: Arc<AtomicBool>,
 }
 
-impl<S: Store> Holding<S> {
+impl Holding {
     async fn hold(self, mut ended: oneshot::Receiver<()>) {
         while timeout(self.lasts / 2, &mut ended).await.is_err() {
             self.renew().await;

@@ -10,7 +10,7 @@ use tidegate::address::{ForwardedHeader, TrustedProxies};
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::{DenialAnswer, FrontEnd};
-use tidegate::{AttributeError, Attributes, Gate, Store};
+use tidegate::{AttributeError, Attributes, Gate};
 use tower_layer::Layer;
 
 use crate::background::BackgroundRequests;
@@ -23,15 +23,17 @@ use crate::twins::{self, UnderscoreHeaders};
 /// Puts a [`Gate`] in front of a service: a request is decided first, and goes on only if it is allowed.
 ///
 /// What a request is known by, unless set otherwise: its `method`, `path`, `host`, `ip`, and the
-/// attributes `header.*` that the rules ask about. Cheap to clone. Needs a Tokio runtime with time.
-pub struct RateLimitLayer<S> {
-    gate: Arc<Gate<S>>,
+/// attributes `header.*` that the rules ask about. A request that has [`RulesInForce`](tidegate::gate::RulesInForce) as
+/// an extension is decided by those. Cheap to clone. Needs a Tokio runtime with time.
+#[derive(Clone)]
+pub struct RateLimitLayer {
+    gate: Arc<Gate>,
     settings: Arc<Settings>,
 }
 
-impl<S> RateLimitLayer<S> {
+impl RateLimitLayer {
     /// A layer that asks `gate`.
-    pub fn new(gate: Arc<Gate<S>>) -> Self {
+    pub fn new(gate: Arc<Gate>) -> Self {
         Self {
             gate,
             settings: Arc::default(),
@@ -128,7 +130,7 @@ impl<S> RateLimitLayer<S> {
     /// use axum::extract::ConnectInfo;
     /// use tidegate_tower::RateLimitLayer;
     ///
-    /// fn by_peer<S>(layer: RateLimitLayer<S>) -> RateLimitLayer<S> {
+    /// fn by_peer(layer: RateLimitLayer) -> RateLimitLayer {
     ///     layer.peer_address(|request| {
     ///         let peer = request.extensions.get::<ConnectInfo<SocketAddr>>()?;
     ///         Some(peer.0.ip())
@@ -250,9 +252,7 @@ impl<S> RateLimitLayer<S> {
         change(Arc::make_mut(&mut self.settings));
         self
     }
-}
 
-impl<S: Store> RateLimitLayer<S> {
     /// Whether any rule has permits that clients share.
     pub fn has_shared_permits(&self) -> bool {
         self.gate.has_shared_permits()
@@ -286,24 +286,15 @@ impl<S: Store> RateLimitLayer<S> {
     }
 }
 
-impl<S, Inner> Layer<Inner> for RateLimitLayer<S> {
-    type Service = RateLimit<S, Inner>;
+impl<Inner> Layer<Inner> for RateLimitLayer {
+    type Service = RateLimit<Inner>;
 
     fn layer(&self, inner: Inner) -> Self::Service {
         RateLimit::new(Arc::clone(&self.gate), Arc::clone(&self.settings), inner)
     }
 }
 
-impl<S> Clone for RateLimitLayer<S> {
-    fn clone(&self) -> Self {
-        Self {
-            gate: Arc::clone(&self.gate),
-            settings: Arc::clone(&self.settings),
-        }
-    }
-}
-
-impl<S> fmt::Debug for RateLimitLayer<S> {
+impl fmt::Debug for RateLimitLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimitLayer")
             .field("headers", &self.settings.denial.headers)

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use tidegate::{Gate, Store};
+use tidegate::Gate;
 use tower_service::Service;
 
 use crate::body::ResponseBody;
@@ -16,13 +16,14 @@ use crate::settings::Settings;
 
 /// A service that is called only for requests that may go on. Made by
 /// [`RateLimitLayer`](crate::RateLimitLayer).
-pub struct RateLimit<S, Inner> {
-    handler: Arc<RequestHandler<S>>,
+#[derive(Clone)]
+pub struct RateLimit<Inner> {
+    handler: Arc<RequestHandler>,
     inner: Inner,
 }
 
-impl<S, Inner> RateLimit<S, Inner> {
-    pub(crate) fn new(gate: Arc<Gate<S>>, settings: Arc<Settings>, inner: Inner) -> Self {
+impl<Inner> RateLimit<Inner> {
+    pub(crate) fn new(gate: Arc<Gate>, settings: Arc<Settings>, inner: Inner) -> Self {
         let handler = Arc::new(RequestHandler { gate, settings });
         Self { handler, inner }
     }
@@ -33,9 +34,8 @@ impl<S, Inner> RateLimit<S, Inner> {
     }
 }
 
-impl<S, Inner, B, R> Service<Request<B>> for RateLimit<S, Inner>
+impl<Inner, B, R> Service<Request<B>> for RateLimit<Inner>
 where
-    S: Store,
     Inner: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     Inner::Future: Send,
     B: Send + 'static,
@@ -58,16 +58,7 @@ where
     }
 }
 
-impl<S, Inner: Clone> Clone for RateLimit<S, Inner> {
-    fn clone(&self) -> Self {
-        Self {
-            handler: Arc::clone(&self.handler),
-            inner: self.inner.clone(),
-        }
-    }
-}
-
-impl<S, Inner: fmt::Debug> fmt::Debug for RateLimit<S, Inner> {
+impl<Inner: fmt::Debug> fmt::Debug for RateLimit<Inner> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RateLimit")
             .field("inner", &self.inner)

@@ -7,55 +7,40 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::request::Parts;
-use tidegate::gate::{Decision, Receipt};
-use tidegate::{Gate, Micros, Store};
+use tidegate::gate::Receipt;
+use tidegate::{Gate, Micros};
 use tokio::runtime::Handle;
 use tokio::time::Sleep;
 
 use crate::error::RequestError;
 
-/// A decision, with its receipt if what was charged may have to be given back or settled. In a box, because it is
-/// moved with the request.
-pub(crate) enum Decided {
-    Decision(Box<Decision>),
-    Receipt(Box<Receipt>),
-}
+/// The head of a request, and what was decided about it. In a box, because it is moved with the request.
+pub(crate) type DecidedRequest = (Parts, Result<Box<Receipt>, RequestError>);
 
-impl Decided {
-    pub(crate) fn decision(&self) -> &Decision {
-        match self {
-            Self::Decision(decision) => decision,
-            Self::Receipt(receipt) => receipt.decision(),
-        }
-    }
-}
-
-/// The head of a request, and what was decided about it.
-pub(crate) type DecidedRequest = (Parts, Result<Decided, RequestError>);
-
-/// A decision that is being made. Given up meanwhile, it is made to the end and then given back: the
-/// store may have charged it already, and only its answer says what.
-pub(crate) struct Cancellable<S: Store> {
-    gate: Arc<Gate<S>>,
+/// A decision in progress. If dropped, it still completes, and is then given back: the store may have charged it
+/// already, and only its answer says what.
+pub(crate) struct Cancellable {
+    gate: Arc<Gate>,
     /// Until it is made.
     making: Option<Pin<Box<dyn Future<Output = DecidedRequest> + Send>>>,
+    /// Known once the decision has to wait.
     runtime: Option<Handle>,
 }
 
-impl<S: Store> Cancellable<S> {
+impl Cancellable {
     pub(crate) fn new(
-        gate: &Arc<Gate<S>>,
+        gate: &Arc<Gate>,
         making: impl Future<Output = DecidedRequest> + Send + 'static,
     ) -> Self {
         Self {
             gate: Arc::clone(gate),
             making: Some(Box::pin(making)),
-            runtime: Handle::try_current().ok(),
+            runtime: None,
         }
     }
 }
 
-impl<S: Store> Future for Cancellable<S> {
+impl Future for Cancellable {
     type Output = DecidedRequest;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<DecidedRequest> {
@@ -66,17 +51,18 @@ impl<S: Store> Future for Cancellable<S> {
         let decided = making.as_mut().poll(context);
         if decided.is_pending() {
             self.making = Some(making);
+            self.runtime = Handle::try_current().ok();
         }
         decided
     }
 }
 
-impl<S: Store> Drop for Cancellable<S> {
+impl Drop for Cancellable {
     fn drop(&mut self) {
         if let (Some(making), Some(runtime)) = (self.making.take(), &self.runtime) {
             let gate = Arc::clone(&self.gate);
             runtime.spawn(async move {
-                if let (_, Ok(Decided::Receipt(receipt))) = making.await {
+                if let (_, Ok(receipt)) = making.await {
                     give_back(&gate, *receipt).await;
                 }
             });
@@ -85,16 +71,16 @@ impl<S: Store> Drop for Cancellable<S> {
 }
 
 /// A request that waits for its turn. Given up meanwhile, it is given back.
-pub(crate) struct Waiting<S: Store> {
-    gate: Arc<Gate<S>>,
+pub(crate) struct Waiting {
+    gate: Arc<Gate>,
     /// Until the wait is over.
     receipt: Option<Box<Receipt>>,
     sleep: Pin<Box<Sleep>>,
     runtime: Option<Handle>,
 }
 
-impl<S: Store> Waiting<S> {
-    pub(crate) fn new(gate: &Arc<Gate<S>>, receipt: Box<Receipt>, delay: Micros) -> Self {
+impl Waiting {
+    pub(crate) fn new(gate: &Arc<Gate>, receipt: Box<Receipt>, delay: Micros) -> Self {
         Self {
             gate: Arc::clone(gate),
             receipt: Some(receipt),
@@ -104,7 +90,7 @@ impl<S: Store> Waiting<S> {
     }
 }
 
-impl<S: Store> Future for Waiting<S> {
+impl Future for Waiting {
     type Output = Box<Receipt>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Box<Receipt>> {
@@ -115,7 +101,7 @@ impl<S: Store> Future for Waiting<S> {
     }
 }
 
-impl<S: Store> Drop for Waiting<S> {
+impl Drop for Waiting {
     fn drop(&mut self) {
         if let (Some(receipt), Some(runtime)) = (self.receipt.take(), &self.runtime) {
             let gate = Arc::clone(&self.gate);
@@ -124,7 +110,7 @@ impl<S: Store> Drop for Waiting<S> {
     }
 }
 
-async fn give_back<S: Store>(gate: &Gate<S>, receipt: Receipt) {
+async fn give_back(gate: &Gate, receipt: Receipt) {
     if let Err(error) = gate.give_back(receipt).await {
         tracing::debug!(%error, "what a request was charged could not be given back");
     }

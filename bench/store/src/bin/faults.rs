@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use tidegate_core::{Charge, Limit, Request, Scope, Store as _};
+use tidegate_core::{Charge, Limit, Request, Scope, RemoteStore as _};
 use tidegate_redis::{RedisSettings, RedisStore};
 use tidegate_testkit::FaultProxy;
 use tidegate_testkit::fault_proxy::FaultMode;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use tidegate_bench::{cpu_micros, median};
-use tidegate_core::{Algorithm, Charge, Limit, Rate, Request, Scope, Store as _};
+use tidegate_core::{Algorithm, Charge, Limit, Rate, Request, Scope, RemoteStore as _};
 use tidegate_redis::{RedisSettings, RedisStore};
 use tidegate_testkit::redis::RedisServer;
 

@@ -33,9 +33,9 @@ use smallvec::SmallVec;
 use crate::algorithm::HeldPermits;
 use crate::clock::{Clock, SystemClock};
 use crate::limit::Limit;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Outcomes};
 use crate::permit::PermitId;
-use crate::store::{Charge, Outcomes, Request, Scope, Store, StoreError};
+use crate::store::{Charge, Request, Scope};
 use crate::time::Timestamp;
 use forms::{StateStep, Task};
 use keys::KeyHasher;
@@ -206,7 +206,7 @@ impl MemoryStore {
         outcome
     }
 
-    /// Charges every limit of the request or none: [`Store::charge`] without the future.
+    /// Charges every limit of the request or none: [`RemoteStore::charge`](crate::RemoteStore::charge) without the future.
     pub fn charge(&self, request: &Request<'_>) -> Outcomes {
         match self.without_room(request) {
             Some(refused) => refused,
@@ -218,11 +218,11 @@ impl MemoryStore {
     /// again.
     pub fn charge_regardless(&self, request: &Request<'_>) -> Outcomes {
         if let [charge] = request.charges {
-            let one = |outcome| SmallVec::from_slice(&[outcome]);
             if request.at.is_none() && request.permit.is_none() {
-                return self.charge_one_into(charge, one);
+                return self.charge_one_into(charge, Outcomes::one);
             }
-            return one(self.apply(StateStep::Charge, charge, request.at, request.permit));
+            let charged = self.apply(StateStep::Charge, charge, request.at, request.permit);
+            return Outcomes::one(charged);
         }
         let mut tasks = self.merged(request);
         let mut stripes = self.stripes.lock_all(&mut tasks, request.at);
@@ -264,7 +264,7 @@ impl MemoryStore {
         self.denied_permits(request)
     }
 
-    /// Answers whether each charge would be allowed: [`Store::peek`] without the future.
+    /// Answers whether each charge would be allowed: [`RemoteStore::peek`](crate::RemoteStore::peek) without the future.
     pub fn peek(&self, request: &Request<'_>) -> Outcomes {
         let mut tasks = self.merged(request);
         let stripes = self.stripes.lock_all(&mut tasks, request.at);
@@ -275,7 +275,7 @@ impl MemoryStore {
         asked.collect()
     }
 
-    /// Answers exactly as a charge would: [`Store::preview`] without the future.
+    /// Answers exactly as a charge would: [`RemoteStore::preview`](crate::RemoteStore::preview) without the future.
     pub fn preview(&self, request: &Request<'_>) -> Outcomes {
         let mut tasks = self.merged(request);
         let stripes = self.stripes.lock_all(&mut tasks, request.at);
@@ -292,7 +292,7 @@ impl MemoryStore {
         outcomes
     }
 
-    /// Takes back a request that was charged: [`Store::give_back`] without the future. False if a key was
+    /// Takes back a request that was charged: [`RemoteStore::give_back`](crate::RemoteStore::give_back) without the future. False if a key was
     /// reset since: what was charged to it went with the reset.
     pub fn give_back(&self, request: &Request<'_>, outcomes: &[Outcome]) -> bool {
         if outcomes.iter().any(|outcome| !outcome.allowed) {
@@ -328,7 +328,7 @@ impl MemoryStore {
         true
     }
 
-    /// Charges what is known only afterwards: [`Store::settle`] without the future.
+    /// Charges what is known only afterwards: [`RemoteStore::settle`](crate::RemoteStore::settle) without the future.
     pub fn settle(&self, request: &Request<'_>) -> Outcomes {
         let settled = request
             .charges
@@ -337,7 +337,7 @@ impl MemoryStore {
         settled.collect()
     }
 
-    /// Forgets what a key has used: [`Store::forget`] without the future.
+    /// Forgets what a key has used: [`RemoteStore::forget`](crate::RemoteStore::forget) without the future.
     pub fn forget(&self, scope: &Scope, limit: &Limit, key: &str) {
         let hash = self.hasher.hash(&Charge {
             scope,
@@ -351,7 +351,7 @@ impl MemoryStore {
             .forget(hash, limit, self.stripes.shared());
     }
 
-    /// Releases a permit: [`Store::release`] without the future.
+    /// Releases a permit: [`RemoteStore::release`](crate::RemoteStore::release) without the future.
     pub fn release(&self, permit: PermitId) -> bool {
         let now = self.stripes.idle_at();
         let mut released = false;
@@ -367,7 +367,7 @@ impl MemoryStore {
         released
     }
 
-    /// Renews a permit: [`Store::renew`] without the future.
+    /// Renews a permit: [`RemoteStore::renew`](crate::RemoteStore::renew) without the future.
     pub fn renew(&self, permit: PermitId) -> bool {
         let now = self.stripes.idle_at();
         let keys = self.stripes.shared().permits.keys(permit);
@@ -439,49 +439,5 @@ impl std::fmt::Debug for MemoryStore {
         f.debug_struct("MemoryStore")
             .field("stats", &self.stats())
             .finish_non_exhaustive()
-    }
-}
-
-impl Store for MemoryStore {
-    async fn charge(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        Ok(self.charge(request))
-    }
-
-    async fn peek(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        Ok(self.peek(request))
-    }
-
-    async fn preview(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        Ok(self.preview(request))
-    }
-
-    async fn give_back(
-        &self,
-        request: &Request<'_>,
-        outcomes: &[Outcome],
-    ) -> Result<(), StoreError> {
-        self.give_back(request, outcomes);
-        Ok(())
-    }
-
-    async fn settle(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        Ok(self.settle(request))
-    }
-
-    async fn forget(&self, scope: &Scope, limit: &Limit, key: &str) -> Result<(), StoreError> {
-        self.forget(scope, limit, key);
-        Ok(())
-    }
-
-    async fn release(&self, permit: PermitId) -> Result<bool, StoreError> {
-        Ok(self.release(permit))
-    }
-
-    async fn renew(&self, permit: PermitId) -> Result<bool, StoreError> {
-        Ok(self.renew(permit))
-    }
-
-    fn memory(&self) -> Option<&MemoryStore> {
-        Some(self)
     }
 }

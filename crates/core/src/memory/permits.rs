@@ -7,9 +7,9 @@ use smallvec::SmallVec;
 
 use super::MemoryStore;
 use super::slot::KeyHash;
-use crate::outcome::Retry;
+use crate::outcome::{Outcomes, Retry};
 use crate::permit::PermitId;
-use crate::store::{Charge, Outcomes, Request};
+use crate::store::{Charge, Request};
 use crate::time::Micros;
 
 /// The keys of one permit: one for each concurrency limit of the request.

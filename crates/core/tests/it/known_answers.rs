@@ -7,7 +7,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use tidegate_core::{MemoryStore, Request, StoreError};
+use tidegate_core::{MemoryStore, Request, Store, StoreError};
 use tidegate_testkit::block_on;
 use tidegate_testkit::vectors::{self, Mismatch, NOT_REPLAYED, NotReplayed, Value, Vector};
 
@@ -120,28 +120,25 @@ fn another(known: &Value) -> Value {
     }
 }
 
-fn play(store: &MemoryStore, vector: &Vector) -> Result<(), Mismatch> {
+fn play(store: &Store, vector: &Vector) -> Result<(), Mismatch> {
     block_on(vectors::replay(store, vector, vectors::in_flight_together))
 }
 
 /// A store for timelines of the past.
-fn store() -> MemoryStore {
-    MemoryStore::builder().max_keys(1_000).build()
+fn store() -> Store {
+    MemoryStore::builder().max_keys(1_000).build().into()
 }
 
 /// Makes the request from so many threads that start together.
-async fn from_threads(
-    store: &MemoryStore,
-    request: &Request<'_>,
-    times: u64,
-) -> Result<u64, StoreError> {
+async fn from_threads(store: &Store, request: &Request<'_>, times: u64) -> Result<u64, StoreError> {
     let start = Barrier::new(usize::try_from(times).unwrap_or(usize::MAX));
     let allowed = AtomicU64::new(0);
     thread::scope(|threads| {
         for _ in 0..times {
             threads.spawn(|| {
                 start.wait();
-                let is_allowed = store.charge(request)[0].allowed;
+                let outcomes = block_on(store.charge(request)).unwrap_or_default();
+                let is_allowed = outcomes.first().is_some_and(|outcome| outcome.allowed);
                 allowed.fetch_add(u64::from(is_allowed), Ordering::Relaxed);
             });
         }

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 
 use tidegate_core::{
     Algorithm, Charge, Limit, ManualClock, MemoryStore, Micros, Outcome, PermitId, Rate, Request,
-    Scope, Store, Timestamp,
+    Scope, Timestamp,
 };
 
 const NOW: Timestamp = Timestamp::from_seconds(1_794_700_800);
@@ -560,15 +560,6 @@ fn a_sweep_in_parts_removes_a_part_at_a_time() {
         assert!(keys.abs_diff(left) < 150, "{keys} keys after {part} parts");
     }
     assert_eq!(fixture.store.stats().keys, 0);
-}
-
-#[test]
-fn a_store_in_memory_is_its_own_store_in_memory() {
-    let store = MemoryStore::new();
-    assert!(std::ptr::eq(
-        Store::memory(&store).unwrap(),
-        &raw const store
-    ));
 }
 
 #[test]

@@ -418,7 +418,7 @@ fn passed_on(
         let identity = Place::new().open(&format!("identify: {{api_key: {sources}}}"));
         Arc::new(identity.unwrap())
     });
-    static GATE: LazyLock<Arc<Gate<MemoryStore>>> = LazyLock::new(|| {
+    static GATE: LazyLock<Arc<Gate>> = LazyLock::new(|| {
         let text = "rules:\n- {id: k, per: [api_key], limit: 1000000/s}\n- {id: a, per: [header.authorization], limit: 1000000/s}\n";
         let rules = RuleSet::from_yaml(text).unwrap();
         Arc::new(Gate::new(MemoryStore::new(), rules))

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{
-    Charge, Limit, Micros, Outcome, Outcomes, PermitId, Request, Scope, SharedStore, Store,
-    StoreError,
+    Charge, Limit, Outcome, Outcomes, PermitId, RemoteStore, Request, Scope, StoreError,
+    StoreFuture,
 };
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -30,7 +30,7 @@ use crate::namespace;
 use crate::plan::{Plan, PlannedCharge};
 use crate::router::Router;
 use crate::script::SHA1;
-use crate::settings::RedisSettings;
+use crate::settings::{CallObserver, RedisSettings};
 use crate::stats::Stats;
 use crate::wire::LuaStep;
 
@@ -57,6 +57,7 @@ struct StoreInner {
     across: parking_lot::RwLock<std::collections::HashSet<u64>>,
     stats: Arc<Stats>,
     damages: Damages,
+    observe_calls: Option<CallObserver>,
     runtime: Handle,
 }
 
@@ -96,6 +97,7 @@ impl RedisStore {
             across: parking_lot::RwLock::default(),
             stats,
             damages: Damages::default(),
+            observe_calls: settings.observe_calls.clone(),
             runtime: Handle::current(),
         });
         let counting = instances::keep_counting(Arc::downgrade(&inner), |inner: &StoreInner| {
@@ -216,78 +218,104 @@ impl StoreInner {
     }
 }
 
-impl Store for RedisStore {
-    async fn charge(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        let inner = &self.inner;
-        let unresolved = inner.watch_permits(request);
-        let answer = self.charge_watched(request).await;
-        // The caller does not release permits of a request that failed, though they may have been taken.
-        if !matches!(answer, Err(StoreError::TimedOut(_) | StoreError::Lost(_))) {
-            unresolved.resolve();
-        }
-        answer
-    }
-
-    async fn peek(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        let deadline = self.inner.router.deadline();
-        self.inner.peek(&self.inner.plan(request), deadline).await
-    }
-
-    async fn preview(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        let inner = &self.inner;
-        let (plan, deadline) = (inner.plan(request), inner.router.deadline());
-        if plan.at.is_none() {
-            let is_leased = plan.charges.iter().any(|planned| inner.is_leased(planned));
-            if !(is_leased && plan.charges.len() == 1)
-                && let Some(outcomes) = inner.remembered_denial(&plan)
-            {
-                return Ok(outcomes);
-            }
-            if is_leased {
-                return inner.preview_leased(&plan, deadline).await;
-            }
-        }
-        inner.preview_exact(&plan, deadline).await
-    }
-
-    async fn give_back(
-        &self,
-        request: &Request<'_>,
-        outcomes: &[Outcome],
-    ) -> Result<(), StoreError> {
-        let plan = self.inner.plan(request);
-        self.inner.give_back(&plan, outcomes).await
-    }
-
-    async fn settle(&self, request: &Request<'_>) -> Result<Outcomes, StoreError> {
-        self.inner.settle(&self.inner.plan(request)).await
-    }
-
-    async fn forget(&self, scope: &Scope, limit: &Limit, key: &str) -> Result<(), StoreError> {
-        let charges = [Charge {
-            scope,
-            limit,
-            key,
-            cost: 0,
-        }];
-        let plan = self.inner.plan(&Request::new(&charges));
-        self.inner.forget(&plan).await
-    }
-
-    async fn release(&self, permit: PermitId) -> Result<bool, StoreError> {
-        self.inner.release(permit).await
-    }
-
-    async fn renew(&self, permit: PermitId) -> Result<bool, StoreError> {
-        self.inner.renew(permit).await
-    }
-
-    fn shared(&self) -> Option<&dyn SharedStore> {
-        Some(self)
+impl RedisStore {
+    /// Makes a call, and shows it to the observer of calls if there is one.
+    fn call<'a, T>(
+        &'a self,
+        calling: impl Future<Output = Result<T, StoreError>> + Send + 'a,
+    ) -> StoreFuture<'a, T> {
+        Box::pin(async move {
+            let Some(observe) = &self.inner.observe_calls else {
+                return calling.await;
+            };
+            let began = now();
+            let answer = calling.await;
+            observe(now() - began, answer.is_err());
+            answer
+        })
     }
 }
 
-impl SharedStore for RedisStore {
+impl RemoteStore for RedisStore {
+    fn charge<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes> {
+        self.call(async {
+            let unresolved = self.inner.watch_permits(request);
+            let answer = self.charge_watched(request).await;
+            // The caller does not release permits of a request that failed, though they may have been taken.
+            if !matches!(answer, Err(StoreError::TimedOut(_) | StoreError::Lost(_))) {
+                unresolved.resolve();
+            }
+            answer
+        })
+    }
+
+    fn peek<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes> {
+        self.call(async {
+            let deadline = self.inner.router.deadline();
+            self.inner.peek(&self.inner.plan(request), deadline).await
+        })
+    }
+
+    fn preview<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes> {
+        self.call(async {
+            let inner = &self.inner;
+            let (plan, deadline) = (inner.plan(request), inner.router.deadline());
+            if plan.at.is_none() {
+                let is_leased = plan.charges.iter().any(|planned| inner.is_leased(planned));
+                if !(is_leased && plan.charges.len() == 1)
+                    && let Some(outcomes) = inner.remembered_denial(&plan)
+                {
+                    return Ok(outcomes);
+                }
+                if is_leased {
+                    return inner.preview_leased(&plan, deadline).await;
+                }
+            }
+            inner.preview_exact(&plan, deadline).await
+        })
+    }
+
+    fn give_back<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        outcomes: &'a [Outcome],
+    ) -> StoreFuture<'a, ()> {
+        self.call(async {
+            let plan = self.inner.plan(request);
+            self.inner.give_back(&plan, outcomes).await
+        })
+    }
+
+    fn settle<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes> {
+        self.call(async { self.inner.settle(&self.inner.plan(request)).await })
+    }
+
+    fn forget<'a>(
+        &'a self,
+        scope: &'a Scope,
+        limit: &'a Limit,
+        key: &'a str,
+    ) -> StoreFuture<'a, ()> {
+        self.call(async move {
+            let charges = [Charge {
+                scope,
+                limit,
+                key,
+                cost: 0,
+            }];
+            let plan = self.inner.plan(&Request::new(&charges));
+            self.inner.forget(&plan).await
+        })
+    }
+
+    fn release(&self, permit: PermitId) -> StoreFuture<'_, bool> {
+        self.call(self.inner.release(permit))
+    }
+
+    fn renew(&self, permit: PermitId) -> StoreFuture<'_, bool> {
+        self.call(self.inner.renew(permit))
+    }
+
     fn permit_for(&self, charges: &[Charge<'_>]) -> PermitId {
         self.inner.permit_for(charges)
     }
@@ -296,8 +324,8 @@ impl SharedStore for RedisStore {
         self.inner.router.is_up()
     }
 
-    fn deadline(&self) -> Option<Micros> {
-        Some(self.inner.router.patience().into())
+    fn timeout(&self) -> Option<Duration> {
+        Some(self.inner.router.patience())
     }
 
     fn instances(&self) -> Option<u64> {

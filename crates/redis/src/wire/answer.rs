@@ -129,7 +129,7 @@ impl LuaStep {
             reset_at,
             ..admitted(charge.capacity(), remaining, now)
         };
-        Ok(StepOutcome::Outcomes(Outcomes::from_elem(outcome, 1)))
+        Ok(StepOutcome::Outcomes(Outcomes::one(outcome)))
     }
 
     fn answer(&self, values: &[Value]) -> Result<StepOutcome, BadReply> {

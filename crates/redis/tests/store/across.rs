@@ -1,6 +1,6 @@
 //! All or nothing over several slots of a cluster, with many requests at a time.
 
-use tidegate_core::{Algorithm, Limit, Micros, Rate, Request, Scope, Store as _};
+use tidegate_core::{Algorithm, Limit, Micros, Rate, RemoteStore as _, Request, Scope};
 use tidegate_testkit::eventually;
 use tidegate_testkit::redis::Cluster;
 

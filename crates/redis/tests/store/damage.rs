@@ -1,9 +1,8 @@
 //! Values in Redis that are not the states that they should be: repaired where no version can have written
 //! them, reported, and of no concern to other keys.
 
-use tidegate_core::SharedStore as _;
 use tidegate_core::algorithm::Form;
-use tidegate_core::{Algorithm, Limit, Rate, Request, Scope, Store as _, StoreError};
+use tidegate_core::{Algorithm, Limit, Rate, RemoteStore as _, Request, Scope, StoreError};
 use tidegate_redis::RedisStore;
 use tidegate_testkit::conformance::limits_of;
 use tidegate_testkit::redis::RedisServer;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tidegate_core::SharedStore as _;
+use tidegate_core::RemoteStore as _;
 use tidegate_core::{Limit, Scope, StoreError};
 use tidegate_redis::{RedisSettings, RedisStore};
 use tidegate_testkit::FaultProxy;

@@ -1,8 +1,7 @@
 //! Denials that are remembered, and what is forgotten with them.
 
 use std::sync::atomic::Ordering;
-use tidegate_core::SharedStore as _;
-use tidegate_core::{Limit, Request, Retry, Scope, Store as _};
+use tidegate_core::{Limit, RemoteStore as _, Request, Retry, Scope};
 use tidegate_redis::RedisStore;
 use tidegate_testkit::eventually;
 use tidegate_testkit::redis::RedisServer;

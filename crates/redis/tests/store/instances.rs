@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tidegate_core::SharedStore as _;
+use tidegate_core::RemoteStore as _;
 use tidegate_redis::{RedisSettings, RedisStore};
 use tidegate_testkit::redis::{Cluster, RedisServer};
 

@@ -1,7 +1,6 @@
 //! What an operator finds in Redis.
 
-use tidegate_core::SharedStore as _;
-use tidegate_core::{Algorithm, Charge, Limit, PermitId, Rate, Request, Scope, Store as _};
+use tidegate_core::{Algorithm, Charge, Limit, PermitId, Rate, RemoteStore as _, Request, Scope};
 use tidegate_testkit::conformance::limits_of;
 use tidegate_testkit::redis::RedisServer;
 

@@ -3,8 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_core::SharedStore as _;
-use tidegate_core::{Algorithm, Anchor, Limit, Micros, Rate, Request, Scope, Store as _};
+use tidegate_core::{Algorithm, Anchor, Limit, Micros, Rate, RemoteStore as _, Request, Scope};
 use tidegate_redis::RedisStore;
 use tidegate_testkit::eventually;
 use tidegate_testkit::redis::RedisServer;

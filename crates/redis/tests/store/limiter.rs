@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use tidegate::{AcquireError, Algorithm, Limiter, LimiterBuilder};
-use tidegate_redis::RedisStore;
+use tidegate::{AcquireError, Algorithm, Limiter, LimiterBuilder, SharedLimiter};
 use tidegate_testkit::redis::RedisServer;
 
 use crate::store;
 
-async fn limiter(server: &RedisServer, builder: LimiterBuilder) -> Limiter<RedisStore> {
+async fn limiter(server: &RedisServer, builder: LimiterBuilder) -> SharedLimiter {
     let store = store(&server.url()).await;
-    builder.build_over("api", store).unwrap()
+    builder.build_shared("api", store).unwrap()
 }
 
 #[tokio::test]
@@ -18,20 +17,20 @@ async fn limiters_with_one_name_share_what_they_use() {
     let server = RedisServer::start();
     let one = limiter(&server, Limiter::builder("3/minute")).await;
     let other = limiter(&server, Limiter::builder("3/minute")).await;
-    assert!(one.check_async("u").await.unwrap().is_allowed());
-    assert!(other.check_cost_async("u", 2).await.unwrap().is_allowed());
-    let denied = one.check_async("u").await.unwrap();
+    assert!(one.check("u").await.unwrap().is_allowed());
+    assert!(other.check_cost("u", 2).await.unwrap().is_allowed());
+    let denied = one.check("u").await.unwrap();
     assert!(denied.is_denied());
     assert!(denied.retry_after() > Some(Duration::ZERO));
-    assert!(one.check_async("v").await.unwrap().is_allowed());
-    one.reset_async("u").await.unwrap();
-    assert_eq!(other.peek_async("u", 1).await.unwrap().remaining(), 3);
-    assert_eq!(other.settle_async("u", 2).await.unwrap().remaining(), 1);
+    assert!(one.check("v").await.unwrap().is_allowed());
+    one.reset("u").await.unwrap();
+    assert_eq!(other.peek("u").await.unwrap().remaining(), 3);
+    assert_eq!(other.settle("u", 2).await.unwrap().remaining(), 1);
 
     let store = store(&server.url()).await;
-    let elsewhere = Limiter::builder("3/minute").build_over("other", store);
+    let elsewhere = Limiter::builder("3/minute").build_shared("other", store);
     let elsewhere = elsewhere.unwrap();
-    assert_eq!(elsewhere.peek_async("u", 1).await.unwrap().remaining(), 3);
+    assert_eq!(elsewhere.peek("u").await.unwrap().remaining(), 3);
 }
 
 #[tokio::test]
@@ -68,7 +67,7 @@ async fn a_caller_that_gives_up_gives_back_its_turn() {
     // Twenty turns would have pushed the next one twenty seconds away. They are given back in the background.
     let is_soon = async {
         loop {
-            let peeked = limiter.peek_async("k", 1).await.unwrap();
+            let peeked = limiter.peek("k").await.unwrap();
             if peeked.retry_after() <= Some(Duration::from_secs(1)) {
                 break;
             }
@@ -86,8 +85,8 @@ async fn a_permit_that_another_process_releases_is_noticed() {
     let one = limiter(&server, places()).await;
     let other = limiter(&server, places()).await;
     let permit = one.acquire("k").await.unwrap();
-    assert!(permit.renew_async().await.unwrap());
-    assert!(other.check_async("k").await.unwrap().is_denied());
+    assert!(permit.renew().await.unwrap());
+    assert!(other.check("k").await.unwrap().is_denied());
     let waiting = tokio::spawn(async move { other.acquire("k").await.map(drop) });
     drop(permit);
     waiting.await.unwrap().unwrap();
@@ -98,7 +97,7 @@ async fn a_store_that_does_not_answer_is_an_error() {
     let server = RedisServer::start();
     let limiter = limiter(&server, Limiter::builder("1/second")).await;
     server.stop();
-    assert!(limiter.check_async("k").await.is_err());
+    assert!(limiter.check("k").await.is_err());
     let error = limiter.acquire("k").await.unwrap_err();
     assert!(matches!(error, AcquireError::Store(_)), "{error}");
     assert!(error.decision().is_none());

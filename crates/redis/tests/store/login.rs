@@ -116,7 +116,7 @@ async fn the_user_that_the_guide_makes_may_do_all_that_is_needed_and_no_more() {
         settings.deadline = Duration::from_secs(1);
         let store = RedisStore::open(settings);
         store.connected(PATIENCE).await.unwrap();
-        conformance::run_all(&store).await;
+        conformance::run_all(store.clone()).await;
         store.shared_rules(1).write(0, "[]", "{}").await.unwrap();
         let listening = tokio::time::timeout(Duration::from_millis(300), store.follow_rules(|| {}));
         assert!(listening.await.is_err(), "it listens for ever");

@@ -27,7 +27,9 @@ mod state_loss;
 
 use std::time::Duration;
 
-use tidegate_core::{Charge, Limit, Outcome, Outcomes, Request, Scope, Store as _, StoreError};
+use tidegate_core::{
+    Charge, Limit, Outcome, Outcomes, RemoteStore as _, Request, Scope, StoreError,
+};
 use tidegate_redis::{RedisSettings, RedisStore};
 
 /// A store that is connected, with time enough for a busy machine.

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate_core::SharedStore as _;
-use tidegate_core::{Limit, Request, Scope, Store as _};
+use tidegate_core::{Limit, RemoteStore as _, Request, Scope};
 use tidegate_redis::{RedisSettings, RedisStore, Written};
 use tidegate_testkit::redis::{Cluster, RedisServer};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tidegate_core::SharedStore as _;
+use tidegate_core::RemoteStore as _;
 use tidegate_core::StoreError;
 use tidegate_redis::{RedisDocument, RedisStore, Written};
 use tidegate_testkit::eventually;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tidegate_core::{Algorithm, Limit, Micros, Rate, Request, Scope, SharedStore as _, Store as _};
+use tidegate_core::{Algorithm, Limit, Micros, Rate, RemoteStore as _, Request, Scope};
 use tidegate_redis::RedisStore;
 use tidegate_testkit::conformance::limits_of;
 use tidegate_testkit::redis::{Cluster, RedisServer, slot_of};

@@ -11,7 +11,7 @@ pub(crate) use others::OtherInstance;
 
 use std::sync::{Arc, OnceLock};
 
-use tidegate::gate::{ObservedRule, RuleInForce, RuleWatch, RulesInForce};
+use tidegate::gate::{Charged, ObservedRule, RuleInForce, RuleWatch, RulesInForce};
 use tidegate::rules::{FrontEnd, Rule, RuleSettings, ValueDigest, Verdict};
 use tidegate::{Clock as _, SystemClock};
 use tidegate_activity::{
@@ -46,6 +46,15 @@ pub(crate) struct RequestOutcome {
 }
 
 impl RequestOutcome {
+    /// What is counted of a request for a limit that its caller brings.
+    pub(crate) fn of_limit(cost: u64, charged: &Charged) -> Self {
+        Self {
+            cost,
+            is_degraded: charged.is_degraded(),
+            ..Self::default()
+        }
+    }
+
     /// Takes note of what a rule said.
     pub(crate) fn note_rule(&mut self, rule: &ObservedRule<'_, '_>) {
         match rule.verdict() {

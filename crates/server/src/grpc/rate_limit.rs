@@ -25,62 +25,26 @@ pub(super) async fn answer(
     let needed = decider.need_rules();
     needed.map_err(|problem| Status::new(Code::Unavailable, problem))?;
     let message = message::only(body, grpc::LARGEST, &decider.bodies.clients).await?;
-    if decider.gate.is_immediate()
-        && let Some(reply) = answer_now(decider, message.bytes())?
-    {
-        return Ok(reply);
-    }
-    Box::pin(answer_over_network(decider, message.bytes())).await
-}
-
-/// Decides without waiting; none with a store that may have to wait. A function and not a future: what it needs is
-/// not moved with the call.
-fn answer_now(decider: &Decider, message: &Bytes) -> Result<Option<Response<GrpcBody>>, Status> {
     let decoded;
-    let asked = if let Some(asked) = RateLimitCall::read(message) {
+    let asked = if let Some(asked) = RateLimitCall::read(message.bytes()) {
         asked
     } else {
-        decoded = decode(message)?;
+        decoded = decode(message.bytes())?;
         RateLimitCall::of(&decoded)
     };
     let rules = decider.gate.rules();
     let mut parts = grpc::Parts::new();
     add_parts(&mut parts, &asked, &rules)?;
-    let deciding = decider
-        .gate
-        .decide_by(rules.clone(), FrontEnd::Grpc, &parts[..]);
-    let Some(receipt) = deciding.now() else {
-        return Ok(None);
-    };
+    let deciding = decider.gate.decide_by(&rules, FrontEnd::Grpc, &parts[..]);
+    let receipt = deciding.await;
     let answer = RateLimitAnswer {
         asked: &asked,
         rules: &rules,
         parts: &parts,
         decisions: receipt.decisions(),
     };
-    Ok(Some(reply(decider, &answer)))
-}
-
-async fn answer_over_network(
-    decider: &Decider,
-    message: &Bytes,
-) -> Result<Response<GrpcBody>, Status> {
-    let decoded = decode(message)?;
-    let asked = RateLimitCall::of(&decoded);
-    let rules = decider.gate.rules();
-    let mut parts = grpc::Parts::new();
-    add_parts(&mut parts, &asked, &rules)?;
-    let deciding = decider
-        .gate
-        .decide_by(rules.clone(), FrontEnd::Grpc, &parts[..]);
-    let receipt = deciding.wait().await;
-    let answer = RateLimitAnswer {
-        asked: &asked,
-        rules: &rules,
-        parts: &parts,
-        decisions: receipt.decisions(),
-    };
-    Ok(reply(decider, &answer))
+    let body = GrpcBody::message(answer.framed(decider.headers));
+    Ok(message::with_body(body))
 }
 
 fn decode(message: &Bytes) -> Result<RateLimitRequest, Status> {
@@ -103,8 +67,4 @@ fn add_parts<'m>(
         }
     }
     Ok(())
-}
-
-fn reply(decider: &Decider, answer: &RateLimitAnswer<'_, '_>) -> Response<GrpcBody> {
-    message::with_body(GrpcBody::message(answer.framed(decider.headers)))
 }

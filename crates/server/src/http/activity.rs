@@ -54,7 +54,7 @@ pub(super) async fn current(
 
 /// The parts of the other instances, unless only this one is asked.
 async fn others(admin: &Admin, activity: &ServerActivity, is_own: bool) -> Arc<[OtherInstance]> {
-    let redis = admin.gate.store().redis().filter(|_| !is_own);
+    let redis = admin.store.redis().filter(|_| !is_own);
     activity.others(redis).await
 }
 

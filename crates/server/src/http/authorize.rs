@@ -16,7 +16,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
 use tidegate::address::canonical;
 use tidegate::path::has_hidden_slash;
-use tidegate::rules::FrontEnd;
+use tidegate::rules::{FrontEnd, RuleSet};
 use tidegate::{AttributeError, AttributeValue, Attributes};
 use tidegate_gateway::PROXY_TOKEN;
 use tidegate_identity as identity;
@@ -29,7 +29,6 @@ use super::original::{Original, describes_another};
 use crate::access::{AccessRefusal, PresentedToken, UNKNOWN_TOKEN};
 use crate::decider::Decider;
 use crate::problem::{ApiReply, HttpProblem};
-use crate::store::AnyStore;
 use crate::untrusted_proxies;
 
 const X_RATELIMIT_STATUS: HeaderName = HeaderName::from_static("x-ratelimit-status");
@@ -51,7 +50,7 @@ enum Trust {
 
 /// Decides requests on behalf of proxies.
 #[derive(Clone)]
-pub(crate) struct Authorize(RateLimit<AnyStore, Allowed>);
+pub(crate) struct Authorize(RateLimit<Allowed>);
 
 /// The service behind the limits: a request that gets here is allowed.
 #[derive(Clone)]
@@ -128,12 +127,14 @@ impl Authorize {
     async fn decide(&self, decider: &Decider, mut parts: Parts) -> Result<ApiReply, HttpProblem> {
         let trust = trust(decider, &mut parts)?;
         super::need_rules(decider)?;
+        let rules = decider.gate.rules();
         let mut original = Original::default();
         if trust != Trust::Untrusted {
             original = Original::of(&parts.headers, decider.identity.forwarded_header())?;
-            check(decider, &original)?;
+            check(decider, &original, &rules)?;
         }
         let mut request = Request::from_parts(parts, ());
+        request.extensions_mut().insert(rules);
         request.extensions_mut().insert(original);
         if trust == Trust::ByToken {
             request.extensions_mut().insert(trust);
@@ -221,12 +222,12 @@ fn describe<'r>(
 }
 
 /// Refuses requests that servers read differently, and those that would escape a rule.
-fn check(decider: &Decider, original: &Original) -> Result<(), HttpProblem> {
+fn check(decider: &Decider, original: &Original, rules: &RuleSet) -> Result<(), HttpProblem> {
     let path = original.path.as_deref().unwrap_or_default();
     if decider.encoded_slashes.is_none() && has_hidden_slash(path) {
         return Err(HttpProblem::hidden_slash());
     }
-    if original.host.is_none() && decider.gate.rules().reads_host() {
+    if original.host.is_none() && rules.reads_host() {
         return Err(HttpProblem::bad_request(
             "the request has no host, and a rule matches on it; the proxy must send `X-Forwarded-Host`",
         ));

@@ -2,8 +2,7 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use tidegate::store::SharedStore;
-use tidegate::{MemoryStore, Micros, Store as _, Timestamp};
+use tidegate::{MemoryStore, Micros, RemoteStore, Timestamp};
 use tidegate_listen::clock::Stopwatch;
 use tidegate_redis::{Breaker, Health, RedisStore};
 
@@ -22,7 +21,7 @@ pub(super) async fn status(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let readiness = Readiness::of(admin).await;
     let latency = asked.elapsed();
 
-    let store = admin.gate.store();
+    let store = &admin.store;
     let redis = store.redis();
     let memory = store.memory().map(MemoryStore::stats);
     let is_asked = redis.is_some() && !matches!(readiness.store, Health::Down(_));
@@ -50,7 +49,7 @@ pub(super) async fn status(call: ApiCall) -> Result<ApiReply, HttpProblem> {
             "degraded_since": degraded_since.map(unix),
             "problem": readiness.problem(),
         },
-        "instances": redis.map_or(Some(1), SharedStore::instances),
+        "instances": redis.map_or(Some(1), RemoteStore::instances),
         "rules": rules,
         "keys": memory.as_ref().map(|stats| stats.keys),
         "memory": memory

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 use prometheus_client::registry::Registry;
-use tidegate::{Clock as _, Gate, Store, SystemClock, Timestamp};
+use tidegate::{Clock as _, Gate, SystemClock, Timestamp};
 use tidegate_redis::RedisStore;
 use tokio::sync::Mutex;
 
@@ -78,7 +78,7 @@ impl OverrideBook {
     }
 
     /// Puts in force what was opened.
-    pub(crate) fn begin<S: Store>(&self, gate: &Gate<S>) {
+    pub(crate) fn begin(&self, gate: &Gate) {
         gate.replace_overrides(self.kept().in_force());
     }
 
@@ -136,7 +136,7 @@ impl OverrideBook {
 
     /// Reads those in Redis and puts them in force. Logs what is wrong, once. Returns whether those in force are
     /// those in Redis.
-    pub(crate) async fn follow<S: Store>(&self, gate: &Gate<S>) -> bool {
+    pub(crate) async fn follow(&self, gate: &Gate) -> bool {
         let Some(shared) = &self.shared else {
             return true;
         };
@@ -160,11 +160,7 @@ impl OverrideBook {
 
     /// Puts those of Redis in force, or writes those in force to a Redis that has none. Returns the version. The
     /// caller holds `changing`.
-    async fn level<S: Store>(
-        &self,
-        shared: &SharedDocument,
-        gate: &Gate<S>,
-    ) -> Result<u64, FollowError> {
+    async fn level(&self, shared: &SharedDocument, gate: &Gate) -> Result<u64, FollowError> {
         let read = |text: &str| KeptOverrides::from_json(text.as_bytes()).ok_or_else(Vec::new);
         let own = || {
             let (kept, now) = (self.kept(), SystemClock.now());
@@ -193,9 +189,9 @@ impl OverrideBook {
 
     /// Makes a change: keeps it, then puts it in force. If another server was faster, it is tried again on the
     /// result.
-    pub(crate) async fn change<S: Store>(
+    pub(crate) async fn change(
         &self,
-        gate: &Gate<S>,
+        gate: &Gate,
         change: &OverrideChange,
         changed: &ChangedBy,
     ) -> Result<(), OverrideError> {
@@ -238,9 +234,9 @@ impl OverrideBook {
     }
 
     /// Removes those that ended a while ago.
-    pub(crate) async fn remove_ended<S: Store>(
+    pub(crate) async fn remove_ended(
         &self,
-        gate: &Gate<S>,
+        gate: &Gate,
         changed: &ChangedBy,
     ) -> Result<(), OverrideError> {
         let removal = OverrideChange::RemoveEnded;
@@ -281,7 +277,7 @@ impl OverrideBook {
         }
     }
 
-    fn put_in_force<S: Store>(&self, gate: &Gate<S>, kept: KeptOverrides, version: u64) {
+    fn put_in_force(&self, gate: &Gate, kept: KeptOverrides, version: u64) {
         gate.replace_overrides(kept.in_force());
         *self.kept.write() = Arc::new(kept);
         self.version.store(version, Ordering::Release);

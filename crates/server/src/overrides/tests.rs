@@ -10,7 +10,7 @@ use super::*;
 
 const START: Timestamp = Timestamp::from_seconds(1_794_770_000);
 
-fn gate() -> Gate<MemoryStore> {
+fn gate() -> Gate {
     let rules = "rules: [{id: per-user, per: [user_id], limit: blocked}]";
     Gate::new(MemoryStore::new(), RuleSet::from_yaml(rules).unwrap())
 }
@@ -57,7 +57,7 @@ fn remove(key: &str) -> OverrideChange {
     }
 }
 
-async fn is_allowed(gate: &Gate<MemoryStore>, key: &str, seconds: u64) -> bool {
+async fn is_allowed(gate: &Gate, key: &str, seconds: u64) -> bool {
     let mut attributes = Attributes::new().at(START + Micros::from_seconds(seconds));
     attributes.insert("user_id", key.to_owned()).unwrap();
     gate.decide(&attributes).await.is_allowed()

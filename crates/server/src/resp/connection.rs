@@ -281,7 +281,6 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
                 .map_err(|_| RespConnectionError::Slow)??,
         }
         self.replies.clear(READ);
-        self.session.tell();
         Ok(())
     }
 }

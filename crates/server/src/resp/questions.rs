@@ -2,7 +2,7 @@
 //! together.
 
 use futures_util::future::join_all;
-use tidegate::gate::{Charged, Decision};
+use tidegate::gate::{Charged, Decision, StoreIsRemote};
 use tidegate::rules::FrontEnd;
 use tidegate::store::{Charge, Scope};
 use tidegate::{Attributes, Limit};
@@ -11,7 +11,6 @@ use tidegate_codec::resp::throttle::{self, ThrottleLimits};
 use tidegate_codec::resp::{Replies, RespCommand, check};
 
 use crate::decider::Decider;
-use crate::telemetry::Throttled;
 
 /// The most questions that are asked together.
 const TOGETHER: usize = 128;
@@ -22,7 +21,6 @@ pub(super) struct Questions {
     scope: Scope,
     limits: ThrottleLimits,
     waiting: Vec<RespQuestion>,
-    throttled: Throttled,
 }
 
 /// A question that waits to be asked, or the error of one that is not.
@@ -45,8 +43,7 @@ enum RespQuestion {
     reason = "few wait, and only for one round trip"
 )]
 enum RespAnswer<'q> {
-    /// With the cost.
-    Throttle(Charged, u64),
+    Throttle(Charged),
     Check(Decision),
     Refused(&'q str),
 }
@@ -57,7 +54,6 @@ impl Questions {
             scope: Scope::new("cl.throttle"),
             limits: ThrottleLimits::default(),
             waiting: Vec::new(),
-            throttled: Throttled::default(),
         }
     }
 
@@ -79,13 +75,9 @@ impl Questions {
             key: &asked.key,
             cost: asked.cost,
         };
-        let charging = decider.gate.charge(&charge, decider.throttle_on_failure);
-        match charging.now() {
-            Some(charged) => {
-                self.throttled.count(&charged, asked.cost);
-                throttle::write(&charged, replies);
-            }
-            None => self.waiting.push(RespQuestion::Throttle {
+        match decider.gate.try_charge(&charge) {
+            Ok(charged) => throttle::write(&charged, replies),
+            Err(StoreIsRemote) => self.waiting.push(RespQuestion::Throttle {
                 key: asked.key.into_owned(),
                 limit: asked.limit.clone(),
                 cost: asked.cost,
@@ -106,12 +98,10 @@ impl Questions {
         match check::read(command) {
             Err(problem) => self.refuse(&problem, replies),
             Ok(attributes) => {
-                let gate = &decider.gate;
-                let deciding = gate.decide_by(gate.rules(), FrontEnd::Resp, &attributes);
-                if let Some(receipt) = deciding.now() {
-                    check::write(receipt.decision(), replies);
-                } else {
-                    self.waiting.push(RespQuestion::Check(attributes));
+                let (gate, rules) = (&decider.gate, decider.gate.rules());
+                match gate.try_decide_by(&rules, FrontEnd::Resp, &attributes) {
+                    Ok(receipt) => check::write(receipt.decision(), replies),
+                    Err(StoreIsRemote) => self.waiting.push(RespQuestion::Check(attributes)),
                 }
             }
         }
@@ -154,8 +144,7 @@ impl Questions {
                         cost: *cost,
                     };
                     let on_failure = decider.throttle_on_failure;
-                    let charged = decider.gate.charge(&charge, on_failure).wait().await;
-                    RespAnswer::Throttle(charged, *cost)
+                    RespAnswer::Throttle(decider.gate.charge(&charge, on_failure).await)
                 }
                 RespQuestion::Check(attributes) => {
                     RespAnswer::Check(decider.decide(attributes, FrontEnd::Resp).await)
@@ -165,10 +154,7 @@ impl Questions {
         });
         for answer in join_all(asking).await {
             match answer {
-                RespAnswer::Throttle(charged, cost) => {
-                    self.throttled.count(&charged, cost);
-                    throttle::write(&charged, replies);
-                }
+                RespAnswer::Throttle(charged) => throttle::write(&charged, replies),
                 RespAnswer::Check(decision) => check::write(&decision, replies),
                 RespAnswer::Refused(problem) => {
                     let (code, message) = problem.split_once(' ').unwrap_or(("ERR", problem));
@@ -177,11 +163,5 @@ impl Questions {
             }
         }
         self.waiting.clear();
-    }
-
-    /// Adds the answers since the last call to the metrics of the server.
-    pub(super) fn tell(&mut self, decider: &Decider) {
-        let throttled = std::mem::take(&mut self.throttled);
-        decider.observer.throttled(&throttled);
     }
 }

@@ -63,11 +63,6 @@ impl Session {
         (&mut self.questions, &self.decider)
     }
 
-    /// Adds the answers to the metrics of the server.
-    pub(super) fn tell(&mut self) {
-        self.questions.tell(&self.decider);
-    }
-
     /// Whether a command may join the questions that wait to be asked.
     pub(super) fn joins(&self, command: RespCommand<'_>) -> bool {
         self.may_ask && !self.questions.are_many() && is_question(command)

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde_json::Value;
+use tidegate::Gate;
 use tidegate::document::Problems;
 use tidegate::rules::{Rule, RuleSet};
-use tidegate::{Gate, Store};
 
 use super::kept::VersionError;
 use super::{Origin, RuleBook, etag, etag_of, now, read_list};
@@ -133,9 +133,9 @@ pub struct Preview {
 impl RuleBook {
     /// Makes a change: stores the new rules, then puts them in force. If another server was faster, the change is
     /// tried again on its result, if that is still as `expected`.
-    pub async fn change<S: Store>(
+    pub async fn change(
         &self,
-        gate: &Gate<S>,
+        gate: &Gate,
         by: &str,
         expected: &Expected,
         change: RuleChange,
@@ -176,9 +176,9 @@ impl RuleBook {
     }
 
     /// What a change would do. Fails as the change would, and changes nothing.
-    pub async fn preview<S: Store>(
+    pub async fn preview(
         &self,
-        gate: &Gate<S>,
+        gate: &Gate,
         expected: &Expected,
         change: &RuleChange,
     ) -> Result<Preview, ChangeError> {
@@ -192,9 +192,9 @@ impl RuleBook {
     }
 
     /// The rules after a change, and the version that they would follow. The caller holds `changing`.
-    async fn plan<S: Store>(
+    async fn plan(
         &self,
-        gate: &Gate<S>,
+        gate: &Gate,
         expected: &Expected,
         change: &RuleChange,
     ) -> Result<(PlannedChange, u64), ChangeError> {

@@ -27,7 +27,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use tidegate::document::{Node, Problems};
 use tidegate::rules::{Rule, RuleSet, RuleSettings};
-use tidegate::{Clock, Gate, Store, SystemClock, Timestamp};
+use tidegate::{Clock, Gate, SystemClock, Timestamp};
 
 use crate::data_dir::{DataDir, DataDirError, Row, checksum};
 pub use crate::shared_document::{FollowError, SharedChangeError};
@@ -237,7 +237,7 @@ impl RuleBook {
     ///
     /// Unless rules `may_go`, a file that lacks some of those in force changes nothing: it may be half
     /// written.
-    pub fn reload<S: Store>(&self, gate: &Gate<S>, may_go: bool) -> Result<Reloaded, LoadError> {
+    pub fn reload(&self, gate: &Gate, may_go: bool) -> Result<Reloaded, LoadError> {
         let Some(RuleFile {
             path,
             versions,

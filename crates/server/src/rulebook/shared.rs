@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value, json};
 use tidegate::document::Problems;
 use tidegate::rules::{RuleSet, RuleSettings};
-use tidegate::{Gate, Store, StoreError};
+use tidegate::{Gate, StoreError};
 use tidegate_redis::RedisStore;
 
 use super::change::{ChangeError, between, new_version};
@@ -97,7 +97,7 @@ impl RuleBook {
     }
 
     /// Reads the rules in Redis and puts them in force, if all of them are valid.
-    pub async fn follow<S: Store>(&self, gate: &Gate<S>) -> Result<Followed, FollowError> {
+    pub async fn follow(&self, gate: &Gate) -> Result<Followed, FollowError> {
         let Some(shared) = self.shared() else {
             return Ok(Followed::Same);
         };
@@ -115,11 +115,7 @@ impl RuleBook {
 
     /// Puts the rules of Redis in force, or writes those in force to a Redis that has none. The caller holds
     /// `changing`.
-    async fn level<S: Store>(
-        &self,
-        shared: &SharedRules,
-        gate: &Gate<S>,
-    ) -> Result<Followed, FollowError> {
+    async fn level(&self, shared: &SharedRules, gate: &Gate) -> Result<Followed, FollowError> {
         self.reloads.fetch_add(1, Ordering::Relaxed);
         let read = |text: &str| self.read_text(text);
         let own = || self.own(shared, gate);
@@ -179,11 +175,7 @@ impl RuleBook {
     }
 
     /// The rules for a Redis that has none, unless they are unknown or an empty set.
-    fn own<S: Store>(
-        &self,
-        shared: &SharedRules,
-        gate: &Gate<S>,
-    ) -> Result<Option<VersionText>, FollowError> {
+    fn own(&self, shared: &SharedRules, gate: &Gate) -> Result<Option<VersionText>, FollowError> {
         if let Some(damage) = shared.damage.as_ref().filter(|_| !self.has_rules()) {
             return Err(FollowError::Lost(damage.clone()));
         }
@@ -223,9 +215,9 @@ impl RuleBook {
 
     /// The version that a change follows, after this server is level with Redis; and what to note if this program
     /// cannot use it: a change that `is_unconditional` does not depend on it.
-    pub(super) async fn version_to_change<S: Store>(
+    pub(super) async fn version_to_change(
         &self,
-        gate: &Gate<S>,
+        gate: &Gate,
         is_unconditional: bool,
     ) -> Result<(u64, Option<String>), ChangeError> {
         let Some(shared) = self.shared() else {

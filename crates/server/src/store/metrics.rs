@@ -3,10 +3,10 @@
 use prometheus_client::registry::Registry;
 use tidegate::MemoryStats;
 
-use super::{AnyStore, StoreCalls, redis_metrics};
+use super::{ServerStore, StoreCalls, redis_metrics};
 use crate::telemetry::{counter, gauge};
 
-impl AnyStore {
+impl ServerStore {
     /// Registers the metrics of the store.
     pub(crate) fn register_metrics(&self, registry: &mut Registry) {
         match self {

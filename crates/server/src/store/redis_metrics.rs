@@ -1,7 +1,7 @@
 //! The metrics of the Redis store. Exported only with one.
 
 use prometheus_client::registry::Registry;
-use tidegate::store::SharedStore as _;
+use tidegate::store::RemoteStore as _;
 use tidegate_redis::RedisStore;
 
 use crate::telemetry::{gauge, register_counter};

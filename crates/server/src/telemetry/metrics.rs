@@ -9,11 +9,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tidegate::gate::Unreconciled;
+use tidegate::gate::{Charged, Unreconciled};
 use tidegate::rules::FrontEnd;
 use tidegate_listen::{Labels, Timing};
 
-use super::throttled::{Throttled, ThrottledCounts};
+use super::throttled::ThrottledCounts;
 /// Bucket bounds in seconds, for durations that are normally microseconds.
 pub(crate) const BOUNDS: [f64; 14] = [
     0.000_001,
@@ -58,9 +58,10 @@ impl Metrics {
         self.unmatched.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Adds answers of `CL.THROTTLE`.
-    pub(crate) fn throttled(&self, throttled: &Throttled) {
-        self.throttled.add(throttled);
+    /// Counts an answer of `CL.THROTTLE`.
+    #[inline]
+    pub(crate) fn throttled(&self, charged: &Charged) {
+        self.throttled.count(charged);
     }
 
     /// Registers these metrics, and the version of the program.

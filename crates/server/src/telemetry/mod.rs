@@ -22,4 +22,3 @@ pub(crate) use observer::DecisionObserver;
 pub(crate) use plain_text::plain_text;
 pub(crate) use process::register as register_process;
 pub(crate) use rule_metrics::register as register_rules;
-pub(crate) use throttled::Throttled;

@@ -7,12 +7,13 @@ use std::time::Duration;
 use tidegate::Timestamp;
 use tidegate::gate::{Charged, Observed, Observer, RuleWatch};
 use tidegate::rules::Rule;
+use tidegate::store::Charge;
 use tidegate_identity::Secret;
 use tidegate_listen::clock::TickClock;
 
+use super::Metrics;
 use super::exchanges;
 use super::logs::DenialLog;
-use super::{Metrics, Throttled};
 use crate::activity::{RequestOutcome, ServerActivity, WatchedRule};
 
 /// The observer of the server's gate.
@@ -63,14 +64,6 @@ impl DecisionObserver {
         self.denials.hashed(key)
     }
 
-    /// Adds answers of `CL.THROTTLE`.
-    pub(crate) fn throttled(&self, throttled: &Throttled) {
-        self.metrics.throttled(throttled);
-        if let Some(activity) = &self.activity {
-            activity.live.add_requests(&throttled.outcomes());
-        }
-    }
-
     fn note_time(&self, began: u64) -> Duration {
         let took = self.clock.since(began);
         self.metrics.decided(took);
@@ -116,8 +109,13 @@ impl Observer for DecisionObserver {
         }
     }
 
-    fn charged(&self, began: u64, _charged: &Charged) {
+    fn charged(&self, began: u64, charge: &Charge<'_>, charged: &Charged) {
         self.note_time(began);
+        self.metrics.throttled(charged);
+        if let Some(activity) = &self.activity {
+            let request = RequestOutcome::of_limit(charge.cost, charged);
+            activity.note_request(&request, charged.outcome.allowed);
+        }
     }
 
     fn watch(&self, rule: &Rule) -> Option<Arc<dyn RuleWatch>> {

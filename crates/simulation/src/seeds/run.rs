@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidegate_core::{Limit, SharedStore as _};
+use tidegate_core::{Limit, RemoteStore as _};
 
 use super::fault::SeedFault;
 use super::plan::{SETTLED, SeedPlan};

@@ -12,7 +12,7 @@ use crate::model_state::ModelState;
 use crate::timeline::START;
 
 /// A request that waits or holds a receipt, a reset, and others that are charged before it leaves.
-pub async fn gives_back_nothing_from_before_a_reset<S: Store>(store: &S) {
+pub async fn gives_back_nothing_from_before_a_reset(store: &Store) {
     let asker = Asker::new(store, "reset");
     let later = START + Micros::SECOND;
     let mut limits = limits_of(60);
@@ -51,11 +51,7 @@ pub async fn gives_back_nothing_from_before_a_reset<S: Store>(store: &S) {
     }
 }
 
-async fn remaining<S: Store>(
-    asker: &Asker<'_, S>,
-    (limit, key): (&Limit, &str),
-    at: Timestamp,
-) -> u64 {
+async fn remaining(asker: &Asker<'_>, (limit, key): (&Limit, &str), at: Timestamp) -> u64 {
     let charges = [asker.asking(limit, key, 0)];
     let outcomes = asker.store.peek(&Request::new(&charges).at(at)).await;
     outcomes.unwrap()[0].remaining
@@ -72,7 +68,7 @@ struct Kept {
 
 /// Random charges, settlements, resets and late returns: the store agrees with a model that knows for each charge
 /// whether its key was reset since.
-pub async fn resets_agree_with_a_model<S: Store>(store: &S, seed: u64, steps: usize) {
+pub async fn resets_agree_with_a_model(store: &Store, seed: u64, steps: usize) {
     let asker = Asker::new(store, "resets");
     let mut limits = limits_of(20);
     limits.retain(|limit| !limit.is_concurrency());

@@ -4,7 +4,7 @@
 //! has to be listed in `not_replayed`.
 
 use serde_json::Value;
-use tidegate_core::{Algorithm, Limit, LimitError, Micros, Outcome, Retry, Store, Timestamp};
+use tidegate_core::{Algorithm, Limit, LimitError, Micros, Outcome, Retry, Timestamp};
 
 use super::known::{VectorStep, micros};
 use super::mismatch::VectorProblem;
@@ -48,7 +48,7 @@ impl Found {
     }
 }
 
-impl<S: Store> Player<'_, S> {
+impl Player<'_> {
     /// What our contract says where the source says `field`. None where it says nothing.
     pub(super) async fn found(
         &self,

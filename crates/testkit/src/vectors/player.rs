@@ -18,16 +18,16 @@ use super::not_replayed::NotReplayed;
 const ROOMY: u64 = 10_000_000;
 
 /// One line on its way through a store.
-pub(super) struct Player<'a, S> {
-    store: &'a S,
+pub(super) struct Player<'a> {
+    store: &'a Store,
     pub(super) vector: &'a Vector,
     pub(super) algorithm: Algorithm,
     pub(super) window: Micros,
     scope: Scope,
 }
 
-impl<'a, S: Store> Player<'a, S> {
-    pub(super) fn new(store: &'a S, vector: &'a Vector) -> Result<Self, VectorProblem> {
+impl<'a> Player<'a> {
+    pub(super) fn new(store: &'a Store, vector: &'a Vector) -> Result<Self, VectorProblem> {
         let algorithm = match vector.algorithm.as_str() {
             "fixed_window_first_hit" | "headers" => Algorithm::FixedWindow {
                 anchor: Anchor::FirstRequest,
@@ -56,7 +56,7 @@ impl<'a, S: Store> Player<'a, S> {
     pub(super) async fn play(
         &self,
         step: &VectorStep,
-        race: &impl AsyncFn(&S, &Request<'_>, u64) -> Result<u64, StoreError>,
+        race: &impl AsyncFn(&Store, &Request<'_>, u64) -> Result<u64, StoreError>,
     ) -> Result<(), VectorProblem> {
         if step.answers.contains_key("property") {
             return self.hold_property().await;

@@ -1,12 +1,12 @@
 //! The lines that state a property instead of answers, each held for a range of limits.
 
-use tidegate_core::{Micros, Store, Timestamp};
+use tidegate_core::{Micros, Timestamp};
 
 use super::known::Count;
 use super::mismatch::VectorProblem;
 use super::player::{Player, wait};
 
-impl<S: Store> Player<'_, S> {
+impl Player<'_> {
     pub(super) async fn hold_property(&self) -> Result<(), VectorProblem> {
         match self.vector.id.as_str() {
             "gov-wait" => self.waiting_as_long_as_said_is_enough().await,

@@ -24,7 +24,7 @@ pub struct Replayed {
 /// Plays every line that applies. Each has a scope of its own, so one store serves for all of them.
 ///
 /// The store has to keep states whose supplied time is long past.
-pub async fn replay_all<S: Store>(store: &S) -> Result<Replayed, serde_json::Error> {
+pub async fn replay_all(store: &Store) -> Result<Replayed, serde_json::Error> {
     let mut replayed = Replayed::default();
     for vector in all()? {
         if NotReplayed::reason_for(&vector.id).is_none() {
@@ -40,10 +40,10 @@ pub async fn replay_all<S: Store>(store: &S) -> Result<Replayed, serde_json::Err
 /// Plays one line, up to the first mismatch.
 ///
 /// `race` makes a request so many times at once, and returns how many of them were allowed.
-pub async fn replay<S: Store>(
-    store: &S,
+pub async fn replay(
+    store: &Store,
     vector: &Vector,
-    race: impl AsyncFn(&S, &Request<'_>, u64) -> Result<u64, StoreError>,
+    race: impl AsyncFn(&Store, &Request<'_>, u64) -> Result<u64, StoreError>,
 ) -> Result<(), Mismatch> {
     let at = |step: usize| {
         move |problem: VectorProblem| Mismatch {
@@ -67,8 +67,8 @@ pub async fn replay<S: Store>(
 
 /// Makes a request so many times without waiting for an answer in between, and returns how many were
 /// allowed.
-pub async fn in_flight_together<S: Store>(
-    store: &S,
+pub async fn in_flight_together(
+    store: &Store,
     request: &Request<'_>,
     times: u64,
 ) -> Result<u64, StoreError> {

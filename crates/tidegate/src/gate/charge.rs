@@ -1,11 +1,11 @@
 //! Charges a limit that the caller brings, without rules: the second half of a decision.
 
-use tidegate_core::{Charge, Outcome, Outcomes, Request, Store, StoreError};
+use tidegate_core::{Charge, MemoryStore, Outcome, RemoteStore, Request, Store, StoreError};
 
-use super::Gate;
 use super::fallback::unknown;
 use super::local::{LocalCharge, LocalRequest};
 use super::pipeline::Verb;
+use super::{Gate, StoreIsRemote};
 use crate::rules::{OnStoreFailure, Share};
 
 /// The outcome of a limit that the caller brought.
@@ -29,70 +29,78 @@ impl Charged {
     }
 }
 
-/// A limit that is about to be charged.
-#[must_use = "nothing is charged before `now` or `wait` is called"]
-pub struct Charging<'g, 'c, S> {
-    pub(super) gate: &'g Gate<S>,
-    pub(super) charge: Charge<'c>,
-    pub(super) on_store_failure: OnStoreFailure,
-}
-
-impl<S: Store> Charging<'_, '_, S> {
-    /// Charges without waiting, if the store keeps all state in memory. None, and nothing is charged, with
-    /// a store that may have to wait.
-    #[inline]
-    pub fn now(&self) -> Option<Charged> {
-        let store = self.gate.store.memory()?;
-        let began = self.gate.begin();
-        Some(self.end(began, Ok(store.charge_one(&self.charge))))
-    }
-
-    /// Charges, and waits for the store where that is necessary.
-    pub async fn wait(&self) -> Charged {
-        if let Some(charged) = self.now() {
-            return charged;
-        }
-        let began = self.gate.begin();
-        let outcome = self.ask().await.map_err(drop);
-        self.end(began, outcome)
-    }
-
-    async fn ask(&self) -> Result<Outcome, StoreError> {
-        let charges = [self.charge];
-        let request = Request::new(&charges);
-        self.gate.reconcile_keys(&request).await?;
-        let outcomes: Outcomes = self.gate.store.charge(&request).await?;
-        let missing = || StoreError::BadReply("no outcome for the charge".into());
-        outcomes.first().copied().ok_or_else(missing)
-    }
-
-    #[inline]
-    fn end(&self, began: u64, outcome: Result<Outcome, ()>) -> Charged {
-        let charged = match outcome {
+impl Gate {
+    /// Charges one limit that the caller brings. When the store is unavailable, `on_store_failure` says what happens.
+    pub async fn charge(&self, charge: &Charge<'_>, on_store_failure: OnStoreFailure) -> Charged {
+        let store = match &self.store {
+            Store::Memory(store) => return self.charge_in_memory(store, charge),
+            Store::Remote(store) => &**store,
+        };
+        let began = self.begin();
+        let charged = match self.charge_remotely(store, charge).await {
             Ok(outcome) => Charged {
                 outcome,
                 without_store: None,
             },
-            Err(()) => Charged {
-                outcome: self.charge_without_store(),
-                without_store: Some(self.on_store_failure),
+            Err(_) => Charged {
+                outcome: self.charge_without_store(store, charge, on_store_failure),
+                without_store: Some(on_store_failure),
             },
         };
-        if let Some(observer) = &self.gate.observer {
-            observer.charged(began, &charged);
+        if let Some(observer) = &self.observer {
+            observer.charged(began, charge, &charged);
         }
         charged
     }
 
+    /// [`charge`](Self::charge) without waiting. An error, before anything is sent, if the store is remote.
+    #[inline]
+    pub fn try_charge(&self, charge: &Charge<'_>) -> Result<Charged, StoreIsRemote> {
+        match &self.store {
+            Store::Memory(store) => Ok(self.charge_in_memory(store, charge)),
+            Store::Remote(_) => Err(StoreIsRemote),
+        }
+    }
+
+    #[inline]
+    fn charge_in_memory(&self, store: &MemoryStore, charge: &Charge<'_>) -> Charged {
+        let began = self.begin();
+        let charged = Charged {
+            outcome: store.charge_one(charge),
+            without_store: None,
+        };
+        if let Some(observer) = &self.observer {
+            observer.charged(began, charge, &charged);
+        }
+        charged
+    }
+
+    async fn charge_remotely(
+        &self,
+        store: &dyn RemoteStore,
+        charge: &Charge<'_>,
+    ) -> Result<Outcome, StoreError> {
+        let charges = [*charge];
+        let request = Request::new(&charges);
+        self.reconcile_keys(&request).await?;
+        let outcomes = store.charge(&request).await?;
+        let missing = || StoreError::BadReply("no outcome for the charge".into());
+        outcomes.first().copied().ok_or_else(missing)
+    }
+
     #[cold]
-    fn charge_without_store(&self) -> Outcome {
-        let (gate, charge) = (self.gate, &self.charge);
-        let unknown = |allowed| unknown(allowed, charge.limit.capacity(), gate.clock.now());
-        match self.on_store_failure {
+    fn charge_without_store(
+        &self,
+        store: &dyn RemoteStore,
+        charge: &Charge<'_>,
+        on_store_failure: OnStoreFailure,
+    ) -> Outcome {
+        let unknown = |allowed| unknown(allowed, charge.limit.capacity(), self.clock.now());
+        match on_store_failure {
             OnStoreFailure::Allow => unknown(true),
             OnStoreFailure::Deny => unknown(false),
             OnStoreFailure::Local => {
-                let share = Share::of(charge.scope, charge.limit, gate.instances());
+                let share = Share::of(charge.scope, charge.limit, self.instances());
                 let (key, cost) = (charge.key, charge.cost);
                 let share = &share;
                 let request = LocalRequest {
@@ -101,7 +109,7 @@ impl<S: Store> Charging<'_, '_, S> {
                     permit: None,
                     verb: Verb::Charge,
                 };
-                let outcomes = gate.local.charge(&request, gate.store.shared());
+                let outcomes = self.local.charge(&request, Some(store));
                 outcomes.first().copied().unwrap_or_else(|| unknown(false))
             }
         }

@@ -1,92 +1,223 @@
-//! Makes the calls to the store that a decision needs: without waiting where all state is in memory,
-//! asynchronously otherwise.
+//! A decision from its beginning to its end, and the calls to the store that it needs: ready at the first poll in
+//! memory, awaited over a network.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use tidegate_core::{MemoryStore, Micros, Outcomes, SharedStore, Store, StoreError};
+use tidegate_core::{MemoryStore, Outcomes, RemoteStore, Store, StoreError};
 
 use super::matching::match_rules;
 use super::parts::{Asked, pipelines_of};
-use super::pipeline::{Pipeline, Step, StoreCall, Verb};
-use super::{Gate, Observed, Receipt, RulesInForce};
+use super::pipeline::{Pipeline, Pipelines, Step, StoreCall, Verb};
+use super::{Decision, Gate, Observed, Receipt, RulesInForce};
 use crate::attributes::Attributes;
 use crate::rules::FrontEnd;
 
-/// A request that is about to be decided; nothing is charged yet.
-#[must_use = "nothing is decided before `now` or `wait` is called"]
-pub struct Deciding<'g, 'a, 'b, S> {
-    pub(super) gate: &'g Gate<S>,
-    pub(super) rules: RulesInForce,
-    pub(super) front_end: FrontEnd,
-    pub(super) asked: Asked<'a, 'b>,
+/// The store is remote: what is asked of it cannot be answered without waiting. Nothing was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the store is remote, and its answer has to be awaited")]
+pub struct StoreIsRemote;
+
+/// A request whose rules have matched, and which is not decided yet.
+struct Deciding<'g, 'a, 'b> {
+    gate: &'g Gate,
+    front_end: FrontEnd,
+    asked: Asked<'a, 'b>,
+    began: u64,
+    pipelines: Pipelines,
 }
 
-impl<S: Store> Deciding<'_, '_, '_, S> {
-    /// Decides without waiting, if the store keeps all state in memory. None, and nothing is charged, with
-    /// a store that may have to wait.
-    pub fn now(self) -> Option<Receipt> {
-        let store = self.gate.store.memory()?;
-        Some(self.decide_in(store))
-    }
-
-    /// Decides, and waits for the store where that is necessary.
-    pub async fn wait(self) -> Receipt {
-        match self.gate.store.memory() {
-            Some(store) => self.decide_in(store),
-            // In a box, so that decisions in memory do not carry what a call over the network needs.
-            None => Box::pin(self.wait_for_store()).await,
+impl<'g, 'a, 'b> Deciding<'g, 'a, 'b> {
+    #[inline]
+    fn begin(
+        gate: &'g Gate,
+        rules: &RulesInForce,
+        front_end: FrontEnd,
+        asked: Asked<'a, 'b>,
+    ) -> Self {
+        let began = gate.begin();
+        let pipelines = match asked {
+            Asked::Request(attributes) => Pipelines::One(gate.pipeline(rules, attributes)),
+            Asked::Parts(parts) => Pipelines::Many(pipelines_of(gate, rules, parts)),
+        };
+        Self {
+            gate,
+            front_end,
+            asked,
+            began,
+            pipelines,
         }
     }
 
-    fn decide_in(self, store: &MemoryStore) -> Receipt {
-        let began = self.gate.begin();
-        let receipt = match self.asked {
-            Asked::Request(attributes) => {
-                let mut pipeline = self.gate.pipeline(&self.rules, attributes);
-                run_in_memory(&mut pipeline, store);
-                pipeline.into_receipt()
-            }
-            Asked::Parts(parts) => {
-                let mut pipelines = pipelines_of(self.gate, &self.rules, parts);
-                for pipeline in &mut pipelines {
-                    run_in_memory(pipeline, store);
-                }
-                Receipt::of_parts(pipelines)
-            }
-        };
-        self.observe(began, &receipt);
-        receipt
-    }
-
-    async fn wait_for_store(self) -> Receipt {
-        let (gate, began) = (self.gate, self.gate.begin());
-        let receipt = match self.asked {
-            Asked::Request(attributes) => {
-                let mut pipeline = gate.pipeline(&self.rules, attributes);
-                gate.run(&mut pipeline).await;
-                pipeline.into_receipt()
-            }
-            Asked::Parts(parts) => {
-                let mut pipelines = pipelines_of(gate, &self.rules, parts);
-                join_all(pipelines.iter_mut().map(|pipeline| gate.run(pipeline))).await;
-                Receipt::of_parts(pipelines)
-            }
-        };
-        self.observe(began, &receipt);
-        receipt
-    }
-
-    fn observe(&self, began: u64, receipt: &Receipt) {
+    #[inline]
+    fn end(self) -> Receipt {
+        let receipt = self.pipelines.into_receipt();
         if let Some(observer) = &self.gate.observer {
             observer.decided(&Observed {
-                began,
+                began: self.began,
                 front_end: self.front_end,
                 decisions: receipt.decisions(),
                 asked: self.asked,
             });
         }
+        receipt
+    }
+}
+
+impl Gate {
+    /// Decides a request: charges every limit that applies to it, or none. Ready at the first poll if the store is in
+    /// memory.
+    pub async fn decide(&self, attributes: &Attributes<'_>) -> Decision {
+        let rules = self.rules();
+        let receipt = self.decide_by(&rules, FrontEnd::Library, attributes).await;
+        receipt.into_decision()
+    }
+
+    /// [`decide`](Self::decide) for callers without a runtime. An error, before anything is sent, if the store is
+    /// remote.
+    ///
+    /// ```
+    /// use tidegate::rules::RuleSet;
+    /// use tidegate::{Attributes, Gate, MemoryStore};
+    ///
+    /// let rules = RuleSet::from_yaml("rules: [{id: all, per: [], limit: 1/minute}]")?;
+    /// let gate = Gate::new(MemoryStore::new(), rules);
+    /// assert!(gate.try_decide(&Attributes::new())?.is_allowed());
+    /// assert!(gate.try_decide(&Attributes::new())?.is_denied());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_decide(&self, attributes: &Attributes<'_>) -> Result<Decision, StoreIsRemote> {
+        let rules = self.rules();
+        let receipt = self.try_decide_by(&rules, FrontEnd::Library, attributes)?;
+        Ok(receipt.into_decision())
+    }
+
+    /// Decides a request of a front end by [rules](Self::rules) that were loaded for it. The receipt can be given back
+    /// or settled later.
+    pub async fn decide_by<'a, 'b: 'a>(
+        &self,
+        rules: &RulesInForce,
+        front_end: FrontEnd,
+        asked: impl Into<Asked<'a, 'b>>,
+    ) -> Receipt {
+        let asked = asked.into();
+        match self.try_decide_by(rules, front_end, asked) {
+            Ok(receipt) => receipt,
+            // In a box, so that decisions in memory do not carry what a call over the network needs.
+            Err(StoreIsRemote) => {
+                Box::pin(async {
+                    let mut deciding = Deciding::begin(self, rules, front_end, asked);
+                    self.run(deciding.pipelines.list_mut()).await;
+                    deciding.end()
+                })
+                .await
+            }
+        }
+    }
+
+    /// [`decide_by`](Self::decide_by) without waiting. An error, before anything is sent, if the store is remote.
+    pub fn try_decide_by<'a, 'b: 'a>(
+        &self,
+        rules: &RulesInForce,
+        front_end: FrontEnd,
+        asked: impl Into<Asked<'a, 'b>>,
+    ) -> Result<Receipt, StoreIsRemote> {
+        let Store::Memory(store) = &self.store else {
+            return Err(StoreIsRemote);
+        };
+        let mut deciding = Deciding::begin(self, rules, front_end, asked.into());
+        for pipeline in deciding.pipelines.list_mut() {
+            run_in_memory(pipeline, store);
+        }
+        Ok(deciding.end())
+    }
+
+    /// The pipeline of a request, whose rules have matched.
+    fn pipeline(&self, rules: &RulesInForce, attributes: &Attributes<'_>) -> Pipeline {
+        let now = self.time_of(attributes);
+        let matched = match_rules(&rules.0, attributes, self.terms(now));
+        let permit = self.new_permit(&rules.0, &matched);
+        let times = (attributes.time(), now);
+        Pipeline::new(Arc::clone(&rules.0), matched, times, permit)
+    }
+
+    /// Makes the calls of pipelines, over a network those of all of them at the same time.
+    pub(super) async fn run(&self, pipelines: &mut [Pipeline]) {
+        match &self.store {
+            Store::Memory(store) => {
+                for pipeline in pipelines {
+                    run_in_memory(pipeline, store);
+                }
+            }
+            Store::Remote(store) => {
+                let running = pipelines.iter_mut();
+                join_all(running.map(|pipeline| self.run_remotely(&**store, pipeline))).await;
+            }
+        }
+    }
+
+    /// Makes the calls of a pipeline, those that do not depend on each other at the same time.
+    async fn run_remotely(&self, store: &dyn RemoteStore, pipeline: &mut Pipeline) {
+        let steps = pipeline.steps();
+        let first_shadow = steps
+            .iter()
+            .position(|step| matches!(step, Step::Shadow(_)));
+        let (together, shadows) = steps.split_at(first_shadow.unwrap_or(steps.len()));
+        for step in together {
+            let step = std::slice::from_ref(step);
+            self.run_steps(store, pipeline, step).await;
+        }
+        if !shadows.is_empty() {
+            self.run_steps(store, pipeline, shadows).await;
+        }
+        self.settle_spent(store, pipeline).await;
+    }
+
+    /// Makes the calls of steps that do not depend on each other.
+    async fn run_steps(&self, store: &dyn RemoteStore, pipeline: &mut Pipeline, steps: &[Step]) {
+        let calls: SmallVec<[StoreCall<'_>; 1]> =
+            steps.iter().map(|step| pipeline.call(*step)).collect();
+        let answers: SmallVec<[Result<Outcomes, StoreError>; 1]> = match &calls[..] {
+            [call] => std::iter::once(self.ask(store, call).await).collect(),
+            calls => join_all(calls.iter().map(|call| self.ask(store, call)))
+                .await
+                .into(),
+        };
+        drop(calls);
+        for (step, answer) in steps.iter().zip(answers) {
+            match answer {
+                Ok(outcomes) => pipeline.record(*step, &outcomes),
+                Err(_) => self.decide_without_store(pipeline, *step),
+            }
+        }
+    }
+
+    /// Reconciles the request's keys, then calls the store.
+    async fn ask(
+        &self,
+        store: &dyn RemoteStore,
+        call: &StoreCall<'_>,
+    ) -> Result<Outcomes, StoreError> {
+        let request = call.request();
+        if request.charges.is_empty() {
+            return Ok(Outcomes::new());
+        }
+        let began = self.clock.now();
+        let has_owed = self.reconcile_keys(&request).await?;
+        let asking = match call.verb {
+            Verb::Charge => store.charge(&request),
+            Verb::Peek => store.peek(&request),
+            Verb::Preview => store.preview(&request),
+        };
+        let Some(timeout) = store.timeout().filter(|_| has_owed) else {
+            return asking.await;
+        };
+        // Both calls together may take as long as one.
+        let used = Duration::from(self.clock.now().since(began));
+        let asked = tokio::time::timeout(timeout.saturating_sub(used), asking).await;
+        asked.unwrap_or_else(|_| Err(StoreError::TimedOut(timeout)))
     }
 }
 
@@ -120,77 +251,5 @@ pub(super) fn run_in_memory(pipeline: &mut Pipeline, store: &MemoryStore) {
         let outcomes = store.peek(&call.request());
         drop(call);
         pipeline.record_settled(&outcomes);
-    }
-}
-
-impl<S: Store> Gate<S> {
-    /// The pipeline of a request, whose rules have matched.
-    fn pipeline(&self, rules: &RulesInForce, attributes: &Attributes<'_>) -> Pipeline {
-        let now = self.time_of(attributes);
-        let matched = match_rules(&rules.0, attributes, self.terms(now));
-        let permit = self.new_permit(&rules.0, &matched);
-        let times = (attributes.time(), now);
-        Pipeline::new(Arc::clone(&rules.0), matched, times, permit)
-    }
-
-    /// Makes the calls of a pipeline, those that do not depend on each other at the same time.
-    pub(super) async fn run(&self, pipeline: &mut Pipeline) {
-        let steps = pipeline.steps();
-        let first_shadow = steps
-            .iter()
-            .position(|step| matches!(step, Step::Shadow(_)));
-        let (together, shadows) = steps.split_at(first_shadow.unwrap_or(steps.len()));
-        for step in together {
-            self.run_steps(pipeline, std::slice::from_ref(step)).await;
-        }
-        if !shadows.is_empty() {
-            self.run_steps(pipeline, shadows).await;
-        }
-        self.settle_spent(pipeline).await;
-    }
-
-    /// Makes the calls of steps that do not depend on each other.
-    async fn run_steps(&self, pipeline: &mut Pipeline, steps: &[Step]) {
-        let calls: SmallVec<[StoreCall<'_>; 1]> =
-            steps.iter().map(|step| pipeline.call(*step)).collect();
-        let answers: SmallVec<[Result<Outcomes, StoreError>; 1]> = match &calls[..] {
-            [call] => std::iter::once(self.ask(call).await).collect(),
-            calls => join_all(calls.iter().map(|call| self.ask(call)))
-                .await
-                .into(),
-        };
-        drop(calls);
-        for (step, answer) in steps.iter().zip(answers) {
-            match answer {
-                Ok(outcomes) => pipeline.record(*step, &outcomes),
-                Err(_) => self.decide_without_store(pipeline, *step),
-            }
-        }
-    }
-
-    /// Reconciles the request's keys, then calls the store.
-    async fn ask(&self, call: &StoreCall<'_>) -> Result<Outcomes, StoreError> {
-        let request = call.request();
-        if request.charges.is_empty() {
-            return Ok(Outcomes::new());
-        }
-        let began = self.clock.now();
-        let has_owed = self.reconcile_keys(&request).await?;
-        let asking = async {
-            match call.verb {
-                Verb::Charge => self.store.charge(&request).await,
-                Verb::Peek => self.store.peek(&request).await,
-                Verb::Preview => self.store.preview(&request).await,
-            }
-        };
-        let shared = self.store.shared().filter(|_| has_owed);
-        let Some(deadline) = shared.and_then(SharedStore::deadline) else {
-            return asking.await;
-        };
-        // Both calls together may take as long as one.
-        let used = self.clock.now().since(began);
-        let left = Micros::new(deadline.get().saturating_sub(used.get()));
-        let asked = tokio::time::timeout(left.into(), asking).await;
-        asked.unwrap_or_else(|_| Err(StoreError::TimedOut(deadline.into())))
     }
 }

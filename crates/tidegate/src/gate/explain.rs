@@ -4,9 +4,6 @@
 
 use std::sync::Arc;
 
-use tidegate_core::Store;
-
-use super::deciding::run_in_memory;
 use super::in_force::InForce;
 use super::matching::{NoPart, RuleMatcher};
 use super::pipeline::Pipeline;
@@ -77,7 +74,7 @@ impl Explanation {
     }
 }
 
-impl<S: Store> Gate<S> {
+impl Gate {
     /// Explains what a check of this request would answer now, by all rules in force. Nothing is charged,
     /// counted or observed. Values of attributes appear as `show` shows them.
     ///
@@ -102,10 +99,7 @@ impl<S: Store> Gate<S> {
     ) -> Explanation {
         let rules = self.rules();
         let (explained, omitted, mut pipeline) = self.explain_rules(&rules, attributes, show);
-        match self.store.memory() {
-            Some(store) => run_in_memory(&mut pipeline, store),
-            None => self.run(&mut pipeline).await,
-        }
+        self.run(std::slice::from_mut(&mut pipeline)).await;
         Explanation {
             rules: explained,
             omitted,

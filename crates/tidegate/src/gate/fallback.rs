@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_core::{Limit, Micros, Outcome, Retry, SharedStore, Store, Timestamp};
+use tidegate_core::{Limit, Micros, Outcome, RemoteStore, Retry, Timestamp};
 
 use super::Gate;
 use super::in_force::InForce;
@@ -19,7 +19,7 @@ const TRY_AGAIN: Micros = Micros::SECOND;
 /// This instance's shares of the limits of one rule.
 type RuleShares = SmallVec<[Arc<Share>; 2]>;
 
-impl<S: Store> Gate<S> {
+impl Gate {
     /// Decides a step for which the store gave no answer, as its rules say.
     pub(super) fn decide_without_store(&self, pipeline: &mut Pipeline, step: Step) {
         let (at, permit) = (pipeline.at, pipeline.permit_for(step));
@@ -57,9 +57,9 @@ impl<S: Store> Gate<S> {
             permit,
             verb,
         };
-        let outcomes = self.local.charge(&request, self.store.shared());
+        let outcomes = self.local.charge(&request, self.store.remote());
         drop(charges);
-        let mut outcomes = outcomes.into_iter();
+        let mut outcomes = outcomes.iter().copied();
         for (rule, shares) in &mut rules {
             let (policy, cost) = (policy(rule), rule.cost);
             let limits = rule.limits(in_force).iter();
@@ -107,7 +107,7 @@ impl<S: Store> Gate<S> {
 
     /// How many instances share the store: as it last said, and at least as many as are configured.
     pub(super) fn instances(&self) -> u64 {
-        let known = self.store.shared().and_then(SharedStore::instances);
+        let known = self.store.remote().and_then(RemoteStore::instances);
         known.unwrap_or(1).max(self.instances).max(1)
     }
 }

@@ -3,8 +3,6 @@
 
 use std::collections::HashMap;
 
-use tidegate_core::Store;
-
 use super::in_force::InForce;
 use super::rule_decision::RuleDecision;
 use super::{Decision, Gate};
@@ -96,7 +94,7 @@ impl Decision {
     }
 }
 
-impl<S: Store> Gate<S> {
+impl Gate {
     /// Takes in how requests ended that were decided here, for the rules that follow it; all of them, or
     /// none if one names a rule that does not.
     pub fn feedback(&self, reports: &[Feedback<'_>]) -> Result<(), FeedbackError> {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tidegate_core::{
-    Charge, Limit, MemoryStore, Outcome, Outcomes, PermitId, Request, Scope, SharedStore, Timestamp,
+    Charge, Limit, MemoryStore, Outcome, Outcomes, PermitId, RemoteStore, Request, Scope, Timestamp,
 };
 
 use super::owed::{Debt, Owed};
@@ -66,7 +66,7 @@ impl Local {
     pub(super) fn charge(
         &self,
         request: &LocalRequest<'_>,
-        store: Option<&dyn SharedStore>,
+        store: Option<&dyn RemoteStore>,
     ) -> Outcomes {
         let of_part = |charge| LocalCharge::of(charge, &charge.share.part);
         let charges: SmallVec<[Charge<'_>; 4]> = request.charges.iter().map(of_part).collect();
@@ -158,7 +158,7 @@ impl Local {
         &self,
         charge: &LocalCharge<'_>,
         at: Option<Timestamp>,
-        store: Option<&dyn SharedStore>,
+        store: Option<&dyn RemoteStore>,
     ) {
         let (whole, part) = (&charge.share.whole, &charge.share.part);
         if whole.is_concurrency() {

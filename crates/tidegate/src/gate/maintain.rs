@@ -14,7 +14,7 @@ const EVERY: Duration = Duration::from_millis(100);
 /// In how many steps all counters are looked at: in ten seconds.
 const SWEEP_STEPS: NonZeroUsize = NonZeroUsize::new(100).unwrap();
 
-impl<S: Store> Gate<S> {
+impl Gate {
     /// Does what a gate needs done in the background, for as long as the future is polled: ten times a second
     /// it [charges the store](Self::reconcile) for what was admitted while the store was unavailable, and frees
     /// the memory of idle counters in this process, a part at a time. Spawn it once for each gate:
@@ -42,7 +42,7 @@ impl<S: Store> Gate<S> {
             times.tick().await;
             self.reconcile().await;
             self.local.sweep_part(SWEEP_STEPS);
-            if let Some(store) = self.store.memory() {
+            if let Store::Memory(store) = &self.store {
                 store.sweep_part(SWEEP_STEPS);
             }
         }

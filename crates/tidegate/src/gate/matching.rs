@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use smallvec::SmallVec;
 use smol_str::SmolStr;
-use tidegate_core::{Store, Timestamp};
+use tidegate_core::Timestamp;
 
 use super::in_force::InForce;
 use super::rule_decision::{Lacking, LimitDecision, RuleDecision, RuleDecisions, stage_of};
@@ -40,7 +40,7 @@ pub(super) fn match_rules(
         .collect()
 }
 
-impl<S: Store> Gate<S> {
+impl Gate {
     /// Whether any rule in force has permits that clients share: if not, no request
     /// [takes one](Self::takes_shared_permit).
     pub fn has_shared_permits(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tidegate_core::Micros;
+use tidegate_core::{Charge, Micros};
 
 use super::in_force::RuleState;
 use super::rule_decision::{ChargeStage, RuleDecision};
@@ -23,7 +23,7 @@ pub trait Observer: Send + Sync + 'static {
     fn decided(&self, observed: &Observed<'_, '_>);
 
     /// A limit that the caller brought was charged.
-    fn charged(&self, _began: u64, _charged: &Charged) {}
+    fn charged(&self, _began: u64, _charge: &Charge<'_>, _charged: &Charged) {}
 
     /// What it keeps with a rule, for as long as a rule with this id is in force.
     fn watch(&self, _rule: &Rule) -> Option<Arc<dyn RuleWatch>> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use smol_str::SmolStr;
-use tidegate_core::{Store, Timestamp};
+use tidegate_core::Timestamp;
 
 use super::in_force::{InForce, RuleState};
 use super::matching::{MatchTerms, match_rules};
@@ -85,11 +85,7 @@ impl<'a> Part<'a> {
 }
 
 /// A pipeline for all parts by rules, one for each part by descriptors.
-pub(super) fn pipelines_of<S: Store>(
-    gate: &Gate<S>,
-    rules: &RulesInForce,
-    parts: &[Part<'_>],
-) -> Vec<Pipeline> {
+pub(super) fn pipelines_of(gate: &Gate, rules: &RulesInForce, parts: &[Part<'_>]) -> Vec<Pipeline> {
     if !rules.is_by_descriptors() || parts.is_empty() {
         return vec![pipeline(gate, rules, parts, 0)];
     }
@@ -120,12 +116,7 @@ pub(super) fn pipelines_of<S: Store>(
 }
 
 /// A pipeline that decides these parts together.
-fn pipeline<S: Store>(
-    gate: &Gate<S>,
-    rules: &RulesInForce,
-    parts: &[Part<'_>],
-    first_part: usize,
-) -> Pipeline {
+fn pipeline(gate: &Gate, rules: &RulesInForce, parts: &[Part<'_>], first_part: usize) -> Pipeline {
     let at = parts.iter().find_map(|part| part.attributes.time());
     let now = at.unwrap_or_else(|| gate.clock.now());
     let (in_force, matched) = match_parts(&rules.0, parts, gate.terms(now), first_part);

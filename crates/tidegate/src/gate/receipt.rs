@@ -5,11 +5,11 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use smol_str::SmolStr;
 use tidegate_core::{
-    Charge, Limit, Outcome, Outcomes, PermitId, Request, Scope, Store, StoreError, Timestamp,
+    Charge, Limit, Outcome, Outcomes, PermitId, Request, Scope, StoreError, Timestamp,
 };
 
 use super::local::{LocalCharge, LocalRequest};
-use super::pipeline::{Pipeline, Verb};
+use super::pipeline::Verb;
 use super::rule_decision::{ChargeStage, RuleDecision};
 use super::{Decision, Decisions, Gate};
 use crate::rules::{OnStoreFailure, Share};
@@ -65,16 +65,6 @@ enum Change {
 impl Receipt {
     pub(super) fn new(decisions: Decisions, at: Option<Timestamp>) -> Self {
         Self { decisions, at }
-    }
-
-    /// The receipt of a request of several parts.
-    pub(super) fn of_parts(pipelines: Vec<Pipeline>) -> Self {
-        let mut decisions = SmallVec::new();
-        let at = pipelines.first().and_then(|pipeline| pipeline.at);
-        for pipeline in pipelines {
-            pipeline.finish_parts(&mut decisions);
-        }
-        Self::new(Decisions::many(decisions), at)
     }
 
     /// The decision; of a request of several parts, that about the first of them.
@@ -183,7 +173,7 @@ impl Line {
     }
 }
 
-impl<S: Store> Gate<S> {
+impl Gate {
     /// Takes back what a request was charged that did not go on after all, and releases what it held.
     ///
     /// Of a bucket what has not flowed back since, of a window what is still counted there. What the

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use tidegate_core::algorithm::Form;
-use tidegate_core::{Charge, Micros, Outcome, Request, Retry, Store, StoreError, Timestamp};
+use tidegate_core::{Charge, Micros, Outcome, Request, Retry, StoreError, Timestamp};
 
 use super::Gate;
 use super::owed::Debt;
@@ -29,7 +29,7 @@ pub struct Unreconciled {
     pub lost: u64,
 }
 
-impl<S: Store> Gate<S> {
+impl Gate {
     /// Charges the store, if it is reachable again, for what was admitted while it was unavailable. Keys that
     /// a request is about are reconciled before the request is decided, whether this is called or not.
     pub async fn reconcile(&self) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_core::{Charge, Limit, Outcome, Request, Store, StoreError, Timestamp};
+use tidegate_core::{Charge, Limit, Outcome, Request, StoreError, Timestamp};
 
 use super::Gate;
 use super::in_force::InForce;
@@ -68,7 +68,7 @@ pub struct ResetCounter {
     pub used: u64,
 }
 
-impl<S: Store> Gate<S> {
+impl Gate {
     /// Forgets what these attributes have used: of this rule, or of every rule that counts by
     /// attributes that are all given, whatever else the rule matches and whether it has expired.
     ///

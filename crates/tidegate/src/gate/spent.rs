@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_core::{Charge, Outcome, Store};
+use tidegate_core::{Charge, Outcome, RemoteStore};
 
 use super::Gate;
 use super::local::LocalCharge;
@@ -94,9 +94,9 @@ fn is_counted(charge: &Charge<'_>) -> bool {
     !charge.limit.is_concurrency()
 }
 
-impl<S: Store> Gate<S> {
+impl Gate {
     /// Settles what was spent: in the store, or locally what the store could not decide.
-    pub(super) async fn settle_spent(&self, pipeline: &mut Pipeline) {
+    pub(super) async fn settle_spent(&self, store: &dyn RemoteStore, pipeline: &mut Pipeline) {
         if !pipeline.mark_spent() {
             return;
         }
@@ -105,10 +105,10 @@ impl<S: Store> Gate<S> {
         if call.charges.is_empty() {
             return;
         }
-        match self.store.settle(&call.request()).await {
+        match store.settle(&call.request()).await {
             Ok(settled) => {
                 // How long the request has to wait now, the store knows alone.
-                let asked = self.store.peek(&call.request()).await;
+                let asked = store.peek(&call.request()).await;
                 drop(call);
                 pipeline.record_settled(&asked.unwrap_or(settled));
             }

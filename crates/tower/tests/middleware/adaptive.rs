@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use http::{Request, StatusCode};
-use tidegate::{Gate, MemoryStore};
+use tidegate::Gate;
 use tidegate_tower::RateLimitLayer;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -25,12 +25,12 @@ const RATE: &str =
 /// How many requests the service works on at once.
 const WORKERS: usize = 16;
 
-fn limit(gate: &Gate<MemoryStore>) -> u64 {
+fn limit(gate: &Gate) -> u64 {
     gate.rules().get("up").unwrap().adaptive().unwrap().limit()
 }
 
 /// A service that takes 60 to 140 ms for a request, for so many at once; the others wait for their turn.
-fn working(gate: &Arc<Gate<MemoryStore>>, workers: &Arc<Semaphore>) -> Router {
+fn working(gate: &Arc<Gate>, workers: &Arc<Semaphore>) -> Router {
     let workers = Arc::clone(workers);
     let asked = Arc::new(AtomicU64::new(0));
     let work = async move || {

@@ -9,7 +9,7 @@ use axum::extract::ConnectInfo;
 use axum::routing::get;
 use axum::{Router, serve};
 use http_body_util::channel::Channel;
-use tidegate::{Attributes, Gate, MemoryStore};
+use tidegate::{Attributes, Gate};
 use tidegate_tower::RateLimitLayer;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -22,7 +22,7 @@ const RULES: &str = "
 - {id: shaped, match: {path: /shaped}, per: [], limit: 1/hour burst 5, algorithm: leaky_bucket, shape: true}";
 
 /// A server on a free port; it ends with the test.
-async fn start(gate: &Arc<Gate<MemoryStore>>) -> (SocketAddr, JoinHandle<()>) {
+async fn start(gate: &Arc<Gate>) -> (SocketAddr, JoinHandle<()>) {
     let layer = RateLimitLayer::new(Arc::clone(gate)).peer_address(|request| {
         let peer = request.extensions.get::<ConnectInfo<SocketAddr>>()?;
         Some(peer.0.ip())
@@ -61,7 +61,7 @@ async fn status(stream: &mut TcpStream) -> String {
 }
 
 /// Waits until so much is left of the limit on a path.
-async fn until_left(gate: &Gate<MemoryStore>, path: &str, expected: u64) {
+async fn until_left(gate: &Gate, path: &str, expected: u64) {
     let mut attributes = Attributes::new().with_cost(0);
     attributes.insert("path", path).unwrap();
     attributes.insert("ip", "127.0.0.1").unwrap();

@@ -24,7 +24,7 @@ use axum::routing::any;
 use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt as _;
 use tidegate::rules::RuleSet;
-use tidegate::{Attributes, Gate, MemoryStore, Store, TokioClock};
+use tidegate::{Attributes, Gate, MemoryStore, TokioClock};
 use tidegate_tower::{PeerAddress, RateLimitLayer};
 use tower::ServiceExt as _;
 
@@ -34,14 +34,14 @@ fn rules(list: &str) -> RuleSet {
 }
 
 /// A gate that goes by tokio's time.
-fn gate(list: &str) -> Arc<Gate<MemoryStore>> {
+fn gate(list: &str) -> Arc<Gate> {
     let clock = TokioClock::start();
     let store = MemoryStore::builder().clock(clock).build();
     Arc::new(Gate::with_clock(store, rules(list), clock))
 }
 
 /// A service that says `served` to everything.
-fn app<S: Store>(layer: RateLimitLayer<S>) -> Router {
+fn app(layer: RateLimitLayer) -> Router {
     Router::new().fallback(any(async || "served")).layer(layer)
 }
 
@@ -83,7 +83,7 @@ fn shown(headers: &HeaderMap) -> String {
 }
 
 /// What is left of the first limit that applies to a request without attributes.
-async fn left<S: Store>(gate: &Gate<S>) -> u64 {
+async fn left(gate: &Gate) -> u64 {
     let decision = gate.decide(&Attributes::new().with_cost(0)).await;
     decision.headline().unwrap().outcome.remaining
 }

@@ -12,7 +12,7 @@ use axum::{Extension, Router};
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use http_body_util::channel::{Channel, Sender};
-use tidegate::{Gate, MemoryStore};
+use tidegate::Gate;
 use tidegate_tower::{BackgroundRequests, RateLimitLayer, RequestPermit};
 use tokio::sync::mpsc;
 use tower::{Layer as _, ServiceExt as _};
@@ -24,7 +24,7 @@ const PLACES: &str = "- {id: places, per: [], limit: 1, algorithm: concurrency, 
 type Sent = Sender<Bytes, std::io::Error>;
 
 /// An app whose answers have bodies that the test writes.
-fn streaming(gate: &Arc<Gate<MemoryStore>>) -> (Router, mpsc::UnboundedReceiver<Sent>) {
+fn streaming(gate: &Arc<Gate>) -> (Router, mpsc::UnboundedReceiver<Sent>) {
     let (senders, receiver) = mpsc::unbounded_channel();
     let stream = async move || {
         let (sender, body) = Channel::new(4);
@@ -89,7 +89,7 @@ async fn a_place_is_freed_when_the_body_fails_or_is_dropped() {
 }
 
 /// An app that works for five seconds on each request, whether its client is there or not.
-fn working(layer: RateLimitLayer<MemoryStore>) -> (Router, Arc<AtWork>) {
+fn working(layer: RateLimitLayer) -> (Router, Arc<AtWork>) {
     let at_work = Arc::new(AtWork::default());
     let counted = Arc::clone(&at_work);
     let work = async move || {

@@ -383,7 +383,7 @@ async fn a_header_that_clients_are_counted_by_has_one_value() {
 }
 
 /// A service that answers with the names of the headers that it got.
-fn showing(layer: RateLimitLayer<tidegate::MemoryStore>) -> Router {
+fn showing(layer: RateLimitLayer) -> Router {
     let names = async |headers: http::HeaderMap| {
         let names: Vec<&str> = headers.keys().map(http::HeaderName::as_str).collect();
         names.join(" ")

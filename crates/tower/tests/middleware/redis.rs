@@ -19,7 +19,7 @@ const RULES: &str = "
 - {id: log, match: {path: /cost/**}, per: [], limit: 100/day, algorithm: sliding_window_log}
 - {id: bucket, match: {path: /cost/**}, per: [], limit: 100/23h}";
 
-async fn gate(redis: &RedisServer) -> Arc<Gate<RedisStore>> {
+async fn gate(redis: &RedisServer) -> Arc<Gate> {
     let mut settings = RedisSettings::new(redis.url().parse().unwrap());
     settings.deadline = Duration::from_secs(2);
     let store = RedisStore::open(settings);
@@ -28,7 +28,7 @@ async fn gate(redis: &RedisServer) -> Arc<Gate<RedisStore>> {
 }
 
 /// Waits until so much is left of each limit on a path.
-async fn until_left(gate: &Gate<RedisStore>, path: &str, expected: &[u64]) {
+async fn until_left(gate: &Gate, path: &str, expected: &[u64]) {
     let mut attributes = tidegate::Attributes::new().with_cost(0);
     attributes.insert("path", path).unwrap();
     attributes.insert("ip", "203.0.113.7").unwrap();

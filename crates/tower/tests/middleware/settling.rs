@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::Path;
 use axum::routing::get;
 use http_body_util::BodyExt as _;
-use tidegate::{Gate, MemoryStore};
+use tidegate::Gate;
 use tidegate_tower::RateLimitLayer;
 
 use super::{gate, left, request, send, text, until};
@@ -14,12 +14,12 @@ use super::{gate, left, request, send, text, until};
 const QUOTA: &str = "- {id: units, per: [], limit: 100/day, algorithm: fixed_window}";
 
 /// An app that says in a header what a request to `/7` cost, in its body too.
-fn app(layer: RateLimitLayer<MemoryStore>) -> Router {
+fn app(layer: RateLimitLayer) -> Router {
     let answer = async |Path(cost): Path<usize>| ([("x-cost", cost.to_string())], "x".repeat(cost));
     Router::new().route("/{cost}", get(answer)).layer(layer)
 }
 
-fn by_head(gate: &Arc<Gate<MemoryStore>>) -> Router {
+fn by_head(gate: &Arc<Gate>) -> Router {
     let layer = RateLimitLayer::new(Arc::clone(gate));
     app(layer.settle(|head| head.headers.get("x-cost")?.to_str().ok()?.parse().ok()))
 }

@@ -45,13 +45,14 @@ async fn a_client_that_goes_while_the_store_is_asked_keeps_nothing() {
     let list = "
 - {id: places, per: [], limit: 3, algorithm: concurrency}
 - {id: units, per: [], limit: 10/day, algorithm: fixed_window}";
-    let gate = Arc::new(Gate::new(FailingStore::answering(0), rules(list)));
+    let store = Arc::new(FailingStore::answering(0));
+    let gate = Arc::new(Gate::new(Arc::clone(&store), rules(list)));
     let app = app(RateLimitLayer::new(Arc::clone(&gate)));
     let asking = send(&app, request("/"));
     let soon = std::time::Duration::from_millis(1);
     assert!(tokio::time::timeout(soon, asking).await.is_err());
     assert_eq!(left(&gate).await, 2, "the store has charged it");
-    gate.store().answers.add_permits(1);
+    store.answers.add_permits(1);
     until(async || left(&gate).await == 3).await;
     let decision = gate.decide(&tidegate::Attributes::new().with_cost(0)).await;
     let all: Vec<u64> = decision

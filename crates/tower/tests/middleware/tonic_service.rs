@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::{Gate, MemoryStore};
+use tidegate::Gate;
 use tidegate_tower::RateLimitLayer;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -26,7 +26,7 @@ struct Running {
     _serving: JoinSet<()>,
 }
 
-fn serve(gate: &Arc<Gate<MemoryStore>>) -> Running {
+fn serve(gate: &Arc<Gate>) -> Running {
     let layer = RateLimitLayer::new(Arc::clone(gate)).peer_address(|request| {
         let peer = request.extensions.get::<TcpConnectInfo>()?;
         Some(peer.remote_addr()?.ip())
@@ -54,7 +54,7 @@ fn anything() -> HealthCheckRequest {
 }
 
 /// Waits until so many places are free, which another task sees to.
-async fn until_left(gate: &Gate<MemoryStore>, places: u64) {
+async fn until_left(gate: &Gate, places: u64) {
     let waiting = async {
         while left(gate).await != places {
             tokio::task::yield_now().await;

@@ -41,12 +41,12 @@ fn call(domain: &str, entries: &[(&str, &str)]) -> RateLimitRequest {
 }
 
 /// The answer to a call, read by prost.
-fn answered(gate: &Gate<MemoryStore>, asked: &RateLimitRequest) -> RateLimitResponse {
+fn answered(gate: &Gate, asked: &RateLimitRequest) -> RateLimitResponse {
     let rules = gate.rules();
     let asked = &RateLimitCall::of(asked);
     let parts = parts(asked, rules.is_by_descriptors()).unwrap();
-    let deciding = gate.decide_by(rules.clone(), FrontEnd::Grpc, &parts[..]);
-    let decisions = deciding.now().unwrap().into_decisions();
+    let decided = gate.try_decide_by(&rules, FrontEnd::Grpc, &parts[..]);
+    let decisions = decided.unwrap().into_decisions();
     let answer = RateLimitAnswer {
         asked,
         rules: &rules,

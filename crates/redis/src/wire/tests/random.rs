@@ -199,7 +199,7 @@ fn random_steps_are_answered_as_from_memory() {
             if let Some(wanted) = &turn.wanted {
                 let answer = outcomes(answer);
                 assert_eq!(&answer, wanted, "step {steps}: {}", turn.case);
-                for outcome in answer {
+                for outcome in &answer {
                     kinds[match outcome.retry {
                         Retry::Now if outcome.delay.is_zero() => 0,
                         Retry::Now => 1,

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use disturb::{Disturbed, KeepingFault};
 use limits::{HistoryKey, HistoryKeys};
-use tidegate_core::{Request, SharedStore as _, Store as _, Timestamp};
+use tidegate_core::{RemoteStore as _, Request, Timestamp};
 use tidegate_redis::RedisStore;
 use tidegate_testkit::linearizability::{HistoryCall, MOST_OPEN, NotLinearizable, check};
 

@@ -1,7 +1,7 @@
 //! Clients that take their time, on a clock that goes as fast as nothing happens.
 
+use tidegate::Gate;
 use tidegate::rules::RuleSet;
-use tidegate::{Gate, MemoryStore};
 use tokio::io::{DuplexStream, duplex};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::config::{Config, Overrides};
 use crate::decider::DeciderParts;
-use crate::store::AnyStore;
+use crate::store::ServerStore;
 use crate::telemetry::{DecisionObserver, Metrics};
 
 struct Client {
@@ -26,10 +26,11 @@ fn connect() -> Client {
         flags: Vec::new(),
     };
     let config = Config::load(&outside).unwrap();
-    let store = AnyStore::Memory(MemoryStore::new());
+    let store = ServerStore::Memory(Arc::default());
     let observer = DecisionObserver::new(Arc::new(Metrics::new()), None, None);
     let parts = DeciderParts {
-        gate: Arc::new(Gate::new(store, RuleSet::empty())),
+        gate: Arc::new(Gate::new(store.to_gate(), RuleSet::empty())),
+        store,
         observer: Arc::new(observer),
         identity: Arc::default(),
         rules_known: Arc::new(|| Ok(())),

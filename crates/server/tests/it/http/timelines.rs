@@ -115,7 +115,7 @@ fn question(step: &CheckStep, now: Timestamp) -> String {
     )
 }
 
-fn gate(document: &Value) -> Gate<MemoryStore> {
+fn gate(document: &Value) -> Gate {
     let node = Node::deserialize(document).unwrap();
     let rules = RuleSet::from_node(&node, &RuleSettings::default());
     Gate::new(MemoryStore::new(), rules.unwrap())

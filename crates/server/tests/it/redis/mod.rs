@@ -1,6 +1,7 @@
 //! Servers that share a Redis: limits, rules, overrides, leases, namespaces, clocks.
 
 mod activity;
+mod batches;
 mod explain;
 mod history;
 mod namespaces;

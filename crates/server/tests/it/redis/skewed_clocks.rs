@@ -40,7 +40,7 @@ impl Clock for Skewed {
 }
 
 /// A gate for each clock, all with the one rule of that name.
-async fn gates(redis: &RedisServer, rule: &str, is_leased: bool) -> Vec<Arc<Gate<RedisStore>>> {
+async fn gates(redis: &RedisServer, rule: &str, is_leased: bool) -> Vec<Arc<Gate>> {
     let chosen = |line: &&str| !line.contains("id:") || line.contains(&format!("id: {rule},"));
     let lines: Vec<&str> = RULES.lines().filter(chosen).collect();
     let mut text = lines.join("\n");
@@ -63,7 +63,7 @@ async fn gates(redis: &RedisServer, rule: &str, is_leased: bool) -> Vec<Arc<Gate
 
 /// What all tasks of all gates were granted until `is_enough`: when each of them ends.
 async fn everyone_asks(
-    gates: &[Arc<Gate<RedisStore>>],
+    gates: &[Arc<Gate>],
     key: &'static str,
     is_enough: impl Fn(bool) -> bool + Clone + Send + 'static,
 ) -> Vec<Timestamp> {

@@ -8,7 +8,7 @@ use super::scenario::{NOW, Scenario, Step};
 use super::seen::{Seen, Times};
 
 pub(super) struct Library {
-    gate: Gate<MemoryStore>,
+    gate: Gate,
 }
 
 impl Library {

@@ -20,7 +20,7 @@ use super::seen::{Seen, Times};
 type Body = Full<bytes::Bytes>;
 
 pub(super) struct Middleware {
-    layer: RateLimitLayer<MemoryStore>,
+    layer: RateLimitLayer,
     runtime: Runtime,
 }
 

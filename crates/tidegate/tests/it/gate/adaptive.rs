@@ -1,16 +1,16 @@
 //! Limits that move: what a decision is made by, and what is learned from how requests end.
 
-use super::{decide, gate, request, rules};
+use super::{FailingGate, decide, gate, request, rules};
 use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
-use tidegate::{Ended, Gate, Micros, Store};
+use tidegate::{Ended, Gate, Micros};
 use tidegate_testkit::block_on;
 use tidegate_testkit::{FailingStore, StoreState};
 
 const RULE: &str = "- {id: up, per: [], algorithm: concurrency, limit: 12, adaptive: {min: 4, max: 60, target: 100ms}}";
 
 /// Lets ten requests through, all at once, and ends them all in the same way.
-fn ten<S: Store>(gate: &Gate<S>, ended: Ended) {
+fn ten(gate: &Gate, ended: Ended) {
     let decisions: Vec<Decision> = (0..10).map(|_| decide(gate, &request("z=1"))).collect();
     for decision in decisions {
         assert!(decision.is_allowed());
@@ -19,7 +19,7 @@ fn ten<S: Store>(gate: &Gate<S>, ended: Ended) {
     }
 }
 
-fn limit<S: Store>(gate: &Gate<S>) -> u64 {
+fn limit(gate: &Gate) -> u64 {
     gate.rules().get("up").unwrap().adaptive().unwrap().limit()
 }
 
@@ -129,7 +129,7 @@ fn a_rule_that_only_counts_learns_too() {
 
 #[test]
 fn without_the_store_the_share_is_that_of_the_limit_of_the_moment() {
-    let gate = Gate::new(FailingStore::default(), rules(RULE)).with_instances(3);
+    let gate = FailingGate::new(FailingStore::default(), rules(RULE)).with_instances(3);
     ten(&gate, fast());
     gate.store().switch(StoreState::Unreachable);
     let held: Vec<Decision> = (0..6).map(|_| decide(&gate, &request("z=1"))).collect();

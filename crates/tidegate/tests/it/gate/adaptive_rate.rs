@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use super::{NOW, gate, rules};
+use super::{FailingGate, NOW, gate, rules};
 use tidegate::gate::{Decision, Feedback, FeedbackError};
-use tidegate::{Attributes, Ended, Gate, ManualClock, MemoryStore, Micros, Store};
+use tidegate::{Attributes, Ended, Gate, ManualClock, MemoryStore, Micros};
 use tidegate_testkit::FailingStore;
 use tidegate_testkit::block_on;
 
@@ -71,7 +71,7 @@ impl Second {
 }
 
 struct World {
-    gates: Vec<Gate<FailingStore>>,
+    gates: Vec<FailingGate>,
     clock: ManualClock,
     bounds: (u64, u64),
     reports: Reports,
@@ -100,7 +100,7 @@ impl World {
         let store = Arc::new(store);
         let gate = |_| {
             let store = FailingStore::over(Arc::clone(&store));
-            Gate::with_clock(store, rules(rule), clock.clone())
+            FailingGate::with_clock(store, rules(rule), clock.clone())
         };
         let gates: Vec<_> = (0..instances).map(gate).collect();
         let settings = gates[0]
@@ -252,7 +252,7 @@ impl World {
     }
 }
 
-fn limit<S: Store>(gate: &Gate<S>) -> u64 {
+fn limit(gate: &Gate) -> u64 {
     gate.rules().get("up").unwrap().adaptive().unwrap().limit()
 }
 

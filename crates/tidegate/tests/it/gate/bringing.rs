@@ -1,23 +1,20 @@
 //! Limits that a caller brings: charged like those of rules, with the store and without it.
 
-use tidegate::rules::{FrontEnd, OnStoreFailure};
+use tidegate::gate::StoreIsRemote;
+use tidegate::rules::OnStoreFailure;
 use tidegate::{Gate, Limit, MemoryStore, Micros};
 use tidegate_core::{Charge, Scope};
 use tidegate_testkit::block_on;
 
-use super::{request, rules};
+use super::{FailingGate, request, rules};
 use tidegate_testkit::{FailingStore, StoreState};
 
-fn gate() -> Gate<FailingStore> {
+fn gate() -> FailingGate {
     let list = "- {id: r, per: [user_id], limit: 10/minute}";
-    Gate::new(FailingStore::default(), rules(list)).with_instances(2)
+    FailingGate::new(FailingStore::default(), rules(list)).with_instances(2)
 }
 
-fn charge(
-    gate: &Gate<FailingStore>,
-    limit: &Limit,
-    choice: OnStoreFailure,
-) -> (bool, u64, bool, bool) {
+fn charge(gate: &FailingGate, limit: &Limit, choice: OnStoreFailure) -> (bool, u64, bool, bool) {
     let scope = Scope::new("cl.throttle");
     let charge = Charge {
         scope: &scope,
@@ -25,7 +22,7 @@ fn charge(
         key: "k",
         cost: 1,
     };
-    let charged = block_on(gate.charge(&charge, choice).wait());
+    let charged = block_on(gate.charge(&charge, choice));
     let outcome = charged.outcome;
     let (is_degraded, is_failed) = (charged.is_degraded(), charged.is_failed());
     (outcome.allowed, outcome.remaining, is_degraded, is_failed)
@@ -60,14 +57,9 @@ fn only_a_store_in_memory_decides_without_waiting() {
     let list = "- {id: r, per: [], limit: 10/minute}";
     let in_memory = Gate::new(MemoryStore::new(), rules(list));
     let elsewhere = gate();
-    assert!(in_memory.is_immediate());
-    assert!(!elsewhere.is_immediate());
-
     let asked = request("z=1");
-    let deciding = in_memory.decide_by(in_memory.rules(), FrontEnd::Library, &asked);
-    assert!(deciding.now().unwrap().decision().is_allowed());
-    let deciding = elsewhere.decide_by(elsewhere.rules(), FrontEnd::Library, &asked);
-    assert!(deciding.now().is_none());
+    assert!(in_memory.try_decide(&asked).unwrap().is_allowed());
+    assert_eq!(elsewhere.try_decide(&asked).unwrap_err(), StoreIsRemote);
 
     let (scope, limit) = (Scope::new("own"), "1/minute".parse::<Limit>().unwrap());
     let charge = Charge {
@@ -76,9 +68,9 @@ fn only_a_store_in_memory_decides_without_waiting() {
         key: "k",
         cost: 1,
     };
-    let charging = in_memory.charge(&charge, OnStoreFailure::Deny);
-    assert!(charging.now().unwrap().outcome.allowed);
-    assert!(!charging.now().unwrap().outcome.allowed);
-    let charging = elsewhere.charge(&charge, OnStoreFailure::Deny);
-    assert!(charging.now().is_none());
+    assert!(in_memory.try_charge(&charge).unwrap().outcome.allowed);
+    assert!(!in_memory.try_charge(&charge).unwrap().outcome.allowed);
+    assert_eq!(elsewhere.try_charge(&charge).unwrap_err(), StoreIsRemote);
+    let sent = block_on(elsewhere.charge(&charge, OnStoreFailure::Deny));
+    assert!(sent.outcome.allowed, "nothing was sent before");
 }

@@ -8,10 +8,10 @@ use tidegate::headers::HeaderSettings;
 use tidegate::rules::{
     FrontEnd, GrantSource, OverrideKey, RuleSet, TemporaryOverride, TemporaryOverrides, Verdict,
 };
-use tidegate::{Attributes, Gate, Micros, Store};
+use tidegate::{Attributes, Gate, Micros};
 use tidegate_testkit::{FailingStore, block_on};
 
-use super::{NOW, answered, decide, gate, left, request, rules};
+use super::{FailingGate, NOW, answered, decide, gate, left, request, rules};
 
 /// Values of `api_key` are hidden.
 fn show(name: &str, value: &str) -> String {
@@ -21,7 +21,7 @@ fn show(name: &str, value: &str) -> String {
     value.to_owned()
 }
 
-fn explain<S: Store>(gate: &Gate<S>, attributes: &Attributes<'_>) -> Explanation {
+fn explain(gate: &Gate, attributes: &Attributes<'_>) -> Explanation {
     block_on(gate.explain(attributes, &show))
 }
 
@@ -281,10 +281,7 @@ fn set() -> impl Strategy<Value = RuleSet> {
     })
 }
 
-fn explains_what_a_check_does<S: Store>(
-    gate: &Gate<S>,
-    timeline: &[Asked],
-) -> Result<(), TestCaseError> {
+fn explains_what_a_check_does(gate: &Gate, timeline: &[Asked]) -> Result<(), TestCaseError> {
     let mut now = NOW;
     for (values, cost, after) in timeline {
         now = now + Micros::new(*after);
@@ -328,7 +325,7 @@ fn without_the_store_an_explanation_says_what_each_rule_does_then() {
 ";
     let deny = "- {id: deny, per: [], limit: 5/minute, on_store_failure: deny}\n";
     for list in [list.to_owned(), [list, deny].concat()] {
-        let gate = Gate::new(FailingStore::unreachable(), rules(&list)).with_instances(2);
+        let gate = FailingGate::new(FailingStore::unreachable(), rules(&list)).with_instances(2);
         for turn in 0..4 {
             let asked = request("user_id=u");
             let explanation = explain(&gate, &asked);

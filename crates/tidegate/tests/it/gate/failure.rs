@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{NOW, decide, left, request, rules};
+use super::{FailingGate, NOW, decide, left, request, rules};
 use tidegate::rules::{FrontEnd, Verdict};
-use tidegate::{Attributes, Gate, ManualClock, MemoryStore, Micros, PermitId, Retry, StoreError};
+use tidegate::{Attributes, ManualClock, MemoryStore, Micros, PermitId, Retry, StoreError};
 use tidegate_testkit::block_on;
 use tidegate_testkit::{FailingStore, StoreState};
 
@@ -14,11 +14,11 @@ const DENY: &str = "- {id: deny, per: [], limit: 5/minute, on_store_failure: den
 const LOCAL: &str = "- {id: local, per: [], limit: 2/minute}\n";
 const BLOCKED: &str = "- {id: blocked, per: [], limit: blocked}\n";
 
-fn gate(list: &str) -> Gate<FailingStore> {
-    Gate::new(FailingStore::default(), rules(list))
+fn gate(list: &str) -> FailingGate {
+    FailingGate::new(FailingStore::default(), rules(list))
 }
 
-fn switch(gate: &Gate<FailingStore>, is_off: bool) {
+fn switch(gate: &FailingGate, is_off: bool) {
     gate.store().switch(if is_off {
         StoreState::Unreachable
     } else {
@@ -208,7 +208,7 @@ fn a_permit_that_the_store_took_in_silence_is_renewed_there_too() {
     let store = MemoryStore::builder().clock(clock.clone()).build();
     let list = "- {id: r, per: [], limit: 1, algorithm: concurrency, lease_ttl: 60s}";
     let store = FailingStore::over(Arc::new(store));
-    let gate = Gate::with_clock(store, rules(list), clock.clone());
+    let gate = FailingGate::with_clock(store, rules(list), clock.clone());
     gate.store().switch(StoreState::Silent);
     let permit = decide(&gate, &Attributes::new()).permit().unwrap();
     switch(&gate, false);

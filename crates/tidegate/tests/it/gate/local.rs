@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{NOW, decide, decide_with_receipt, request, rules};
+use super::{FailingGate, NOW, decide, decide_with_receipt, request, rules};
 use tidegate::gate::Decision;
 use tidegate::headers::HeaderSettings;
-use tidegate::{Clock, Gate, ManualClock, MemoryStore, Micros, Store, Timestamp, TokioClock};
+use tidegate::{Clock, Gate, ManualClock, MemoryStore, Micros, Timestamp, TokioClock};
 use tidegate_testkit::block_on;
 use tidegate_testkit::{FailingStore, StoreState};
 
@@ -23,20 +23,23 @@ const COUNTING: [&str; 6] = [
     "leaky_bucket, shape: false",
 ];
 
-fn gate(list: &str) -> Gate<FailingStore> {
-    Gate::new(FailingStore::default(), rules(list))
+fn gate(list: &str) -> FailingGate {
+    FailingGate::new(FailingStore::default(), rules(list))
 }
 
 /// A gate and its store on a clock that the test moves.
-fn clocked(list: &str) -> (Gate<FailingStore>, ManualClock) {
+fn clocked(list: &str) -> (FailingGate, ManualClock) {
     let clock = ManualClock::new(NOW);
     let store = MemoryStore::builder().clock(clock.clone()).build();
     let store = FailingStore::over(Arc::new(store));
-    (Gate::with_clock(store, rules(list), clock.clone()), clock)
+    (
+        FailingGate::with_clock(store, rules(list), clock.clone()),
+        clock,
+    )
 }
 
 /// How many of so many requests of one user are allowed.
-fn admitted<S: Store>(gate: &Gate<S>, asked: usize, at: Option<Timestamp>) -> u64 {
+fn admitted(gate: &Gate, asked: usize, at: Option<Timestamp>) -> u64 {
     let allowed = (0..asked).filter(|_| {
         let mut attributes = tidegate::Attributes::new();
         attributes.insert("user_id", "u").unwrap();
@@ -129,7 +132,7 @@ async fn maintenance_reconciles_and_frees_the_memory_of_idle_counters() {
     let clock = tidegate::TokioClock::start();
     let store = MemoryStore::builder().clock(clock).build();
     let store = FailingStore::over(Arc::new(store));
-    let shared = Gate::with_clock(store, rules(WINDOW), clock);
+    let shared = FailingGate::with_clock(store, rules(WINDOW), clock);
     shared.store().switch(StoreState::Unreachable);
     assert!(admitted(&shared, 20, None) > 0);
     assert!(shared.unreconciled().waiting > 0);
@@ -142,17 +145,17 @@ async fn maintenance_reconciles_and_frees_the_memory_of_idle_counters() {
     );
     assert_eq!(shared.unreconciled().waiting, 0);
 
-    let store = MemoryStore::builder().clock(clock).build();
-    let alone = Gate::with_clock(store, rules(WINDOW), clock);
+    let store = Arc::new(MemoryStore::builder().clock(clock).build());
+    let alone = Gate::with_clock(Arc::clone(&store), rules(WINDOW), clock);
     assert!(admitted(&alone, 1, None) > 0);
-    assert_eq!(alone.store().stats().keys, 1);
+    assert_eq!(store.stats().keys, 1);
     let two_hours = 7_200 * second;
     assert!(
         tokio::time::timeout(two_hours, alone.maintain())
             .await
             .is_err()
     );
-    assert_eq!(alone.store().stats().keys, 0);
+    assert_eq!(store.stats().keys, 0);
 }
 
 #[test]
@@ -237,7 +240,7 @@ fn two_instances_hear_of_each_other_once_the_store_is_back() {
     let store = Arc::new(MemoryStore::new());
     let gates = [0, 1].map(|_| {
         let store = FailingStore::over(Arc::clone(&store));
-        Gate::new(store, rules(WINDOW)).with_instances(2)
+        FailingGate::new(store, rules(WINDOW)).with_instances(2)
     });
     for gate in &gates {
         gate.store().switch(StoreState::Unreachable);
@@ -495,11 +498,11 @@ fn excess(period: u64, away: u64, apart: u64) -> (i64, u64) {
     let clock = ManualClock::new(NOW);
     let shared = Arc::new(MemoryStore::builder().clock(clock.clone()).build());
     let list = format!("- {{id: r, per: [user_id], limit: {RATE}/second}}");
-    let gates: Vec<Gate<FailingStore>> = (0..3)
+    let gates: Vec<FailingGate> = (0..3)
         .map(|_| {
             let store = FailingStore::over(Arc::clone(&shared));
             store.remembers.store(true, Ordering::Relaxed);
-            Gate::with_clock(store, rules(&list), clock.clone()).with_instances(3)
+            FailingGate::with_clock(store, rules(&list), clock.clone()).with_instances(3)
         })
         .collect();
     let (mut all, mut worst) = (0, 0);
@@ -556,7 +559,7 @@ async fn a_request_of_a_key_that_owes_takes_no_longer_than_any_other() {
     let deadline = Micros::from_millis(15);
     let gate = gate(WINDOW);
     let store = gate.store();
-    *store.deadline.lock().unwrap() = Some(deadline);
+    *store.timeout.lock().unwrap() = Some(deadline.into());
     store.switch(StoreState::Unreachable);
     let attributes = request("user_id=u");
     assert!(gate.decide(&attributes).await.is_allowed());
@@ -576,9 +579,8 @@ async fn a_request_of_a_key_that_owes_takes_no_longer_than_any_other() {
 #[test]
 fn the_counters_of_this_instance_have_the_bounds_that_are_set() {
     let list = "- {id: r, per: [u], limit: 1, algorithm: concurrency, lease_ttl: 1h}";
-    let gate = Gate::new(FailingStore::default(), rules(list))
+    let gate = Gate::new(FailingStore::unreachable(), rules(list))
         .with_local_counters(MemoryStore::builder().max_memory(64 << 10));
-    gate.store().switch(StoreState::Unreachable);
     let held = (0..10_000).map(|user| decide(&gate, &request(&format!("u={user}"))));
     let held = held.filter(Decision::is_allowed).count();
     assert!((10..2_000).contains(&held), "{held}");

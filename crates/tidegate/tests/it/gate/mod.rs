@@ -22,10 +22,13 @@ mod reasons;
 mod receipts;
 mod replacing;
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use tidegate::gate::{Decision, Decisions, Part, Receipt};
 use tidegate::rules::{FrontEnd, RuleSet};
-use tidegate::{Attributes, Gate, MemoryStore, Store, Timestamp};
-use tidegate_testkit::block_on;
+use tidegate::{Attributes, Clock, Gate, MemoryStore, SystemClock, Timestamp};
+use tidegate_testkit::{FailingStore, block_on};
 
 /// A whole minute.
 const NOW: Timestamp = Timestamp::from_seconds(1_794_700_800);
@@ -35,7 +38,42 @@ fn rules(list: &str) -> RuleSet {
     RuleSet::from_yaml(&format!("rules:\n{list}")).unwrap()
 }
 
-fn gate(list: &str) -> Gate<MemoryStore> {
+/// A gate over a store that fails as the test says.
+struct FailingGate {
+    gate: Gate,
+    store: Arc<FailingStore>,
+}
+
+impl FailingGate {
+    fn new(store: FailingStore, rules: RuleSet) -> Self {
+        Self::with_clock(store, rules, SystemClock)
+    }
+
+    fn with_clock(store: FailingStore, rules: RuleSet, clock: impl Clock) -> Self {
+        let store = Arc::new(store);
+        let gate = Gate::with_clock(Arc::clone(&store), rules, clock);
+        Self { gate, store }
+    }
+
+    fn with_instances(self, instances: u64) -> Self {
+        let gate = self.gate.with_instances(instances);
+        Self { gate, ..self }
+    }
+
+    fn store(&self) -> &FailingStore {
+        &self.store
+    }
+}
+
+impl Deref for FailingGate {
+    type Target = Gate;
+
+    fn deref(&self) -> &Gate {
+        &self.gate
+    }
+}
+
+fn gate(list: &str) -> Gate {
     Gate::new(MemoryStore::new(), rules(list))
 }
 
@@ -49,24 +87,26 @@ fn request(text: &str) -> Attributes<'_> {
     attributes
 }
 
-fn decide<S: Store>(gate: &Gate<S>, attributes: &Attributes<'_>) -> Decision {
+fn decide(gate: &Gate, attributes: &Attributes<'_>) -> Decision {
     block_on(gate.decide(attributes))
 }
 
 /// Decides a request of several parts.
-fn decide_parts<S: Store>(gate: &Gate<S>, parts: &[Part<'_>]) -> Decisions {
-    let deciding = gate.decide_by(gate.rules(), FrontEnd::Grpc, parts);
-    block_on(deciding.wait()).into_decisions()
+fn decide_parts(gate: &Gate, parts: &[Part<'_>]) -> Decisions {
+    let rules = gate.rules();
+    let deciding = gate.decide_by(&rules, FrontEnd::Grpc, parts);
+    block_on(deciding).into_decisions()
 }
 
 /// Decides a request, and keeps what it takes to give it back or to settle it.
-fn decide_with_receipt<S: Store>(gate: &Gate<S>, attributes: &Attributes<'_>) -> Receipt {
-    let deciding = gate.decide_by(gate.rules(), FrontEnd::Library, attributes);
-    block_on(deciding.wait())
+fn decide_with_receipt(gate: &Gate, attributes: &Attributes<'_>) -> Receipt {
+    let rules = gate.rules();
+    let deciding = gate.decide_by(&rules, FrontEnd::Library, attributes);
+    block_on(deciding)
 }
 
 /// What each limit that applies has left, by a request that takes nothing.
-fn left<S: Store>(gate: &Gate<S>, text: &str) -> Vec<u64> {
+fn left(gate: &Gate, text: &str) -> Vec<u64> {
     let decision = decide(gate, &request(text).with_cost(0));
     decision
         .limits()

@@ -28,7 +28,7 @@ struct Notes {
     seen: Mutex<Vec<Seen>>,
     values: Mutex<Vec<String>>,
     calls: Mutex<Vec<(u64, FrontEnd)>>,
-    charged: Mutex<Vec<(u64, bool)>>,
+    charged: Mutex<Vec<(u64, u64, bool)>>,
 }
 
 impl Observer for Notes {
@@ -64,8 +64,8 @@ impl Observer for Notes {
         }
     }
 
-    fn charged(&self, began: u64, charged: &Charged) {
-        let seen = (began, charged.outcome.allowed);
+    fn charged(&self, began: u64, charge: &Charge<'_>, charged: &Charged) {
+        let seen = (began, charge.cost, charged.outcome.allowed);
         self.charged.lock().unwrap().push(seen);
     }
 }
@@ -77,7 +77,7 @@ impl Notes {
     }
 }
 
-fn observed<S: Store>(store: S, rules: RuleSet) -> (Gate<S>, Arc<Notes>) {
+fn observed(store: impl Into<Store>, rules: RuleSet) -> (Gate, Arc<Notes>) {
     let notes = Arc::new(Notes::default());
     let observer: Arc<dyn Observer> = notes.clone();
     (Gate::new(store, rules).with_observer(observer), notes)
@@ -176,9 +176,10 @@ fn it_sees_whom_a_rule_means_even_if_nothing_is_counted() {
 #[test]
 fn it_sees_that_a_rule_goes_on_without_the_store() {
     let list = "- {id: r, per: [], limit: 3/minute}";
-    let (gate, notes) = observed(FailingStore::default(), rules(list));
+    let store = Arc::new(FailingStore::default());
+    let (gate, notes) = observed(Arc::clone(&store), rules(list));
     decide(&gate, &request("z=1"));
-    gate.store().switch(StoreState::Unreachable);
+    store.switch(StoreState::Unreachable);
     decide(&gate, &request("z=1"));
     let marks: Vec<_> = notes.take().into_iter().map(|seen| seen.marks).collect();
     assert_eq!(marks, [vec![], vec!["degraded"]]);
@@ -270,9 +271,12 @@ fn it_sees_charges_without_rules() {
         cost: 1,
     };
     for _ in 0..2 {
-        block_on(gate.charge(&charge, OnStoreFailure::Deny).wait());
+        block_on(gate.charge(&charge, OnStoreFailure::Deny));
     }
-    assert_eq!(*notes.charged.lock().unwrap(), [(7, true), (7, false)]);
+    assert_eq!(
+        *notes.charged.lock().unwrap(),
+        [(7, 1, true), (7, 1, false)]
+    );
 }
 
 /// Keeps what it got back.

@@ -1,12 +1,10 @@
 //! Requests of several parts, by rules and by descriptors.
 
-use super::{NOW, decide_parts, gate, left, request, rules};
+use super::{FailingGate, NOW, decide_parts, gate, left, request, rules};
 use tidegate::gate::{Decisions, Part};
 use tidegate::headers::HeaderSettings;
 use tidegate::rules::{FrontEnd, Grant, RuleSet};
-use tidegate::{
-    Algorithm, Attributes, Gate, Limit, MemoryStore, Micros, Rate, Reason, Retry, Store,
-};
+use tidegate::{Algorithm, Attributes, Gate, Limit, MemoryStore, Micros, Rate, Reason, Retry};
 use tidegate_testkit::block_on;
 use tidegate_testkit::{FailingStore, StoreState};
 
@@ -37,10 +35,7 @@ pub(super) fn bringing<'a>(text: &'a str, limit: &str) -> Part<'a> {
 }
 
 /// Which parts are allowed, and what each has left.
-pub(super) fn ask<S: Store>(
-    gate: &Gate<S>,
-    parts: &[Part<'_>],
-) -> (bool, Vec<(bool, Option<u64>)>) {
+pub(super) fn ask(gate: &Gate, parts: &[Part<'_>]) -> (bool, Vec<(bool, Option<u64>)>) {
     let decisions: Decisions = decide_parts(gate, parts);
     let one = |decision: &tidegate::gate::Decision| {
         let headline = decision.headline();
@@ -135,11 +130,11 @@ fn what_was_spent_and_does_not_fit_is_taken_by_rules_that_settle() {
 fn the_wait_of_a_part_that_was_settled_is_that_after_it() {
     let list = "- {id: bytes, per: [team], limit: 100/minute, settle: true}";
     waits_after_settling(&gate(list));
-    waits_after_settling(&Gate::new(FailingStore::default(), rules(list)));
-    waits_after_settling(&Gate::new(FailingStore::unreachable(), rules(list)));
+    waits_after_settling(&FailingGate::new(FailingStore::default(), rules(list)));
+    waits_after_settling(&FailingGate::new(FailingStore::unreachable(), rules(list)));
 }
 
-fn waits_after_settling<S: Store>(gate: &Gate<S>) {
+fn waits_after_settling(gate: &Gate) {
     let ask = |seconds: u64, cost: u64| {
         let mut part = spent("team=t", cost);
         part.attributes = part.attributes.at(NOW + Micros::from_seconds(seconds));
@@ -177,14 +172,15 @@ async fn what_was_spent_is_owed_if_the_store_certainly_did_not_take_it() {
         (StoreState::Unreachable, 1),
         (StoreState::Silent, 0),
     ] {
-        let gate = Gate::new(FailingStore::answering(0), rules(list));
+        let gate = FailingGate::new(FailingStore::answering(0), rules(list));
         let parts = [spent("user=a", 9)];
-        let deciding = gate.decide_by(gate.rules(), FrontEnd::Grpc, &parts[..]);
+        let rules = gate.rules();
+        let deciding = gate.decide_by(&rules, FrontEnd::Grpc, &parts[..]);
         let fail = async {
             gate.store().switch(state);
             gate.store().answers.add_permits(1);
         };
-        let (receipt, ()) = tokio::join!(deciding.wait(), fail);
+        let (receipt, ()) = tokio::join!(deciding, fail);
         assert!(receipt.decision().is_denied());
         assert!(!receipt.decision().is_degraded());
         assert_eq!(gate.unreconciled().waiting, waiting, "{state:?}");
@@ -258,7 +254,7 @@ fn parts_go_on_without_the_store_as_their_rules_say() {
 - {id: a, per: [a], limit: 2/minute, settle: true}
 - {id: b, per: [b], limit: 4/minute, on_store_failure: deny}
 ";
-    let gate = Gate::new(FailingStore::default(), rules(list));
+    let gate = FailingGate::new(FailingStore::default(), rules(list));
     gate.store().switch(StoreState::Unreachable);
     let parts = [part("a=1", 1), part("b=1", 1)];
     let decisions = decide_parts(&gate, &parts);

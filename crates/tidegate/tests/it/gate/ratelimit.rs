@@ -16,7 +16,7 @@ descriptors:
 ";
 
 /// What is left for an entry after it was charged; none if it is denied.
-fn charge(gate: &Gate<MemoryStore>, part: Part<'_>) -> Option<u64> {
+fn charge(gate: &Gate, part: Part<'_>) -> Option<u64> {
     let (is_allowed, parts) = ask(gate, &[part]);
     parts[0].1.filter(|_| is_allowed)
 }

@@ -3,7 +3,7 @@
 use tidegate::rules::{FrontEnd, Verdict};
 use tidegate::{Gate, MemoryStore, Micros, Reason};
 
-use super::{NOW, decide, gate, request, rules};
+use super::{FailingGate, NOW, decide, gate, request, rules};
 use tidegate_testkit::{FailingStore, StoreState};
 
 /// The reasons of all limits, and what is missing, in the order of the rules.
@@ -146,7 +146,7 @@ fn a_rule_with_several_limits_counts_one_denial_with_the_longest_wait() {
 #[test]
 fn a_store_that_cannot_answer_is_the_reason_only_if_the_rule_denies_for_it() {
     let away = |list: &str, instances| {
-        let gate = Gate::new(FailingStore::default(), rules(list)).with_instances(instances);
+        let gate = FailingGate::new(FailingStore::default(), rules(list)).with_instances(instances);
         gate.store().switch(StoreState::Unreachable);
         gate
     };

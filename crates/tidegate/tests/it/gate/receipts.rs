@@ -1,9 +1,9 @@
 //! What was charged, given back or settled when the request is done.
 
-use super::{NOW, decide_with_receipt, gate, left, request, rules};
+use super::{FailingGate, NOW, decide_with_receipt, gate, left, request, rules};
 use tidegate::gate::Part;
 use tidegate::rules::FrontEnd;
-use tidegate::{Gate, Micros, Store};
+use tidegate::{Gate, Micros};
 use tidegate_testkit::block_on;
 use tidegate_testkit::{FailingStore, StoreState};
 
@@ -21,12 +21,12 @@ fn by(algorithm: &str) -> String {
     format!("- {{id: r, per: [user_id], limit: 100/hour, algorithm: {algorithm}}}")
 }
 
-fn give_back<S: Store>(gate: &Gate<S>, text: &str, cost: u64) {
+fn give_back(gate: &Gate, text: &str, cost: u64) {
     let receipt = decide_with_receipt(gate, &request(text).with_cost(cost));
     block_on(gate.give_back(receipt)).unwrap();
 }
 
-fn settle<S: Store>(gate: &Gate<S>, text: &str, cost: u64, real: u64) {
+fn settle(gate: &Gate, text: &str, cost: u64, real: u64) {
     let receipt = decide_with_receipt(gate, &request(text).with_cost(cost));
     block_on(gate.settle(receipt, real)).unwrap();
 }
@@ -92,7 +92,7 @@ fn nothing_is_given_back_or_settled_for_less_after_a_reset() {
 #[test]
 fn what_was_admitted_without_the_store_is_not_given_back_after_a_reset() {
     let store = FailingStore::default();
-    let gate = Gate::new(store, rules("- {id: r, per: [user_id], limit: 60/hour}"));
+    let gate = FailingGate::new(store, rules("- {id: r, per: [user_id], limit: 60/hour}"));
     gate.store().switch(StoreState::Unreachable);
     let receipt = decide_with_receipt(&gate, &request("user_id=u").with_cost(10));
     gate.store().switch(StoreState::Up);
@@ -153,7 +153,7 @@ fn a_permit_is_given_back_and_not_settled() {
 
 #[test]
 fn what_was_taken_without_the_store_is_given_back_without_it() {
-    let gate = Gate::new(FailingStore::default(), rules(&by("fixed_window")));
+    let gate = FailingGate::new(FailingStore::default(), rules(&by("fixed_window")));
     gate.store().switch(StoreState::Unreachable);
     super::decide(&gate, &request("user_id=u").with_cost(5));
     give_back(&gate, "user_id=u", 7);
@@ -173,7 +173,7 @@ fn what_was_taken_without_the_store_is_given_back_without_it() {
 
 #[test]
 fn what_is_settled_without_the_store_reaches_it_later() {
-    let gate = Gate::new(FailingStore::default(), rules(&by("fixed_window")));
+    let gate = FailingGate::new(FailingStore::default(), rules(&by("fixed_window")));
     let attributes = request("user_id=u").at(NOW);
     let receipt = decide_with_receipt(&gate, &attributes);
     gate.store().switch(StoreState::Unreachable);
@@ -195,8 +195,8 @@ fn each_part_of_a_request_is_given_back_once_and_only_if_it_was_charged() {
     let parts: Vec<Part<'_>> = parts
         .map(|(cost, user)| Part::new(request(user).with_cost(cost)))
         .collect();
-    let deciding = gate.decide_by(gate.rules(), FrontEnd::Grpc, &parts[..]);
-    let receipt = block_on(deciding.wait());
+    let rules = gate.rules();
+    let receipt = block_on(gate.decide_by(&rules, FrontEnd::Grpc, &parts[..]));
     assert_eq!(users.map(|user| left(&gate, user)[0]), [94, 93, 95]);
     block_on(gate.give_back(receipt)).unwrap();
     assert_eq!(users.map(|user| left(&gate, user)[0]), [95, 95, 95]);

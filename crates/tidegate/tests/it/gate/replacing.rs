@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{NOW, answered, decide, gate, left, request, rules};
+use super::{FailingGate, NOW, answered, decide, gate, left, request, rules};
 use tidegate::gate::ResetError;
 use tidegate::rules::{
     FrontEnd, OverrideKey, Rule, RuleSet, TemporaryOverride, TemporaryOverrides, ValueDigest,
@@ -30,8 +30,8 @@ fn temporary_overrides_stay_when_rules_are_replaced() {
     assert_eq!(left(&gate, "user_id=u"), [8], "what was used stays used");
     assert_eq!(left(&gate, "user_id=v"), [5]);
     let asked = request("user_id=u");
-    let deciding = gate.decide_by(old, FrontEnd::Library, &asked);
-    let decision = block_on(deciding.wait()).into_decision();
+    let deciding = gate.decide_by(&old, FrontEnd::Library, &asked);
+    let decision = block_on(deciding).into_decision();
     let limit = decision.headline().unwrap().outcome.limit;
     assert_eq!(
         limit, 5,
@@ -60,12 +60,12 @@ fn temporary_overrides_stay_when_rules_are_replaced() {
 
 #[test]
 fn temporary_overrides_hold_without_the_store_and_in_a_reset() {
-    let gate = Gate::new(
+    let gate = FailingGate::new(
         FailingStore::default(),
         rules("- {id: r, per: [user_id], limit: 2/minute}"),
     );
     gate.store().switch(StoreState::Unreachable);
-    let allowed = |gate: &Gate<FailingStore>| {
+    let allowed = |gate: &FailingGate| {
         let all = (0..20).filter(|_| decide(gate, &request("user_id=u")).is_allowed());
         all.count()
     };
@@ -225,7 +225,7 @@ fn a_reset_forgets_what_these_attributes_have_used() {
 
 /// What a reset reports: rule, limit, what was used; and what it ignored.
 fn reported(
-    gate: &Gate<MemoryStore>,
+    gate: &Gate,
     attributes: &str,
     rule: Option<&str>,
 ) -> (Vec<(String, u64, u64)>, Vec<String>) {
