@@ -20,8 +20,9 @@ use crate::problem::{ApiReply, HttpProblem};
 
 /// How many checks one batch may have.
 const MAX_BATCH: usize = 1_000;
-/// How many checks of a batch are decided at the same time, before the task yields: as many as one call to Redis has.
-const TOGETHER: usize = 64;
+/// How many checks of a batch are decided at the same time, before the task yields: as many as [`join_all`] polls in
+/// their order, without a task for each.
+const TOGETHER: usize = 30;
 /// Room for the headers of a reply, with those that are added later: the map need not grow.
 const MOST_HEADERS: usize = 9;
 
