@@ -27,7 +27,8 @@ impl MemoryBudget {
         taken.is_ok()
     }
 
-    /// Takes bytes that are needed in any case: those of a rule without room, a few hundred.
+    /// Takes bytes even if the budget is exhausted. For the few hundred bytes of a rule without
+    /// room.
     pub(crate) fn take_all(&self, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }

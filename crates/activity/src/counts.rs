@@ -13,7 +13,7 @@ pub struct OutcomeCounts {
     pub delayed: u64,
     /// Requests that were decided without the store.
     pub degraded: u64,
-    /// The cost of what was admitted.
+    /// The cost of admitted requests.
     pub cost: u64,
 }
 
@@ -64,7 +64,7 @@ impl OutcomeCounts {
         self.zip(other, u64::saturating_add)
     }
 
-    /// What was counted since `earlier`. A counter that went backwards started again from zero.
+    /// The counts since `earlier`. A counter that went backwards started again from zero.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         self.zip(earlier, |now, earlier| {

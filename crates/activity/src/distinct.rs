@@ -15,7 +15,7 @@ impl Default for DistinctKeys {
 }
 
 impl DistinctKeys {
-    /// What one takes.
+    /// The memory of one sketch.
     pub(crate) const BYTES: usize = REGISTERS;
 
     pub(crate) fn add(&mut self, hash: u64) {

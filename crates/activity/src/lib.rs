@@ -1,6 +1,6 @@
 //! Live activity: what happened lately, per rule and in total, in bounded memory.
 //!
-//! [`LiveActivity`] is the whole of it. A decision calls [`RuleActivity::used`] or [`RuleActivity::denied`] for each
+//! [`LiveActivity`] is the entry point. A decision calls [`RuleActivity::used`] or [`RuleActivity::denied`] for each
 //! rule, which updates one table of keys (`table.rs`) under a lock that its thread seldom shares. Once a second
 //! [`LiveActivity::sample`] takes the counters of the rules into time series (`series.rs`); every 10 seconds it turns
 //! the tables into summaries (`summary.rs`) for the windows of a minute and an hour (`windows.rs`).

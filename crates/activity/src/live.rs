@@ -23,7 +23,7 @@ const MOST_SHARDS: usize = 4;
 /// How activity is kept.
 #[derive(Debug, Clone, Copy)]
 pub struct ActivitySettings {
-    /// The most bytes for all of it.
+    /// The most memory, in bytes, for everything in this crate.
     pub memory: usize,
     /// How many threads decide.
     pub threads: usize,
@@ -113,13 +113,13 @@ impl LiveActivity {
         state.rules.get(id).map(|known| Arc::clone(&known.rule))
     }
 
-    /// Reads the counters of all rules in force, and sums up the keys of a period that is over. To be called once a
-    /// second, and before the series are asked for. What was counted since the last call belongs to its second.
+    /// Reads the counters of all rules in force, and sums up the keys of a period that is over. Call it once a second,
+    /// and before reading the series. Counts since the last call belong to this call's second.
     pub fn sample<'r>(&self, now: u64, rules: impl Iterator<Item = (&'r str, OutcomeCounts)>) {
         let budget = &self.common.budget;
         let mut state = self.state.lock();
         let state = &mut *state;
-        // A caller may have read the time before another one that came first.
+        // Two callers may arrive in another order than they read the time.
         let is_set_back = now + SET_BACK < state.read_at;
         let now = if is_set_back {
             now
@@ -237,7 +237,7 @@ impl LiveActivity {
         }
     }
 
-    /// The bytes that are in use, of those that may be.
+    /// The memory in use, in bytes.
     pub fn memory(&self) -> usize {
         self.common.budget.used()
     }

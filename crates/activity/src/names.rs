@@ -16,7 +16,7 @@ const FREE_NAMES: usize = 256;
 /// The most memory for the names of one rule.
 const MOST_BYTES: usize = 256 << 10;
 
-/// What the entry of a name takes in the table, next to its text.
+/// The memory of a name's entry in the table, without its text.
 const ENTRY: usize = 2 * (size_of::<(u64, KeyWithName)>() + 1);
 
 /// An attribute of a key, and its value as it may be shown.

@@ -46,7 +46,7 @@ pub struct RulePart {
 pub struct KeyList {
     /// The largest first.
     pub keys: Vec<ListedKey>,
-    /// The most that a key can have that is not listed.
+    /// Upper bound of the count of any key that is not listed.
     pub rest: u64,
     /// The sum of the counts of all keys.
     pub weight: u64,
@@ -65,7 +65,7 @@ pub struct ListedKey {
     pub upper: u64,
 }
 
-/// What each list of a rule has, in their order.
+/// The sort and window of each list of a rule, in order.
 pub(crate) const LISTS: [(KeySort, KeyWindow); 4] = [
     (KeySort::Denied, KeyWindow::Minute),
     (KeySort::Denied, KeyWindow::Hour),
@@ -141,20 +141,20 @@ impl RulePart {
     }
 }
 
-/// What is known of a key from all instances.
+/// The counts of a key, summed over all instances.
 #[derive(Debug, Clone, Copy, Default)]
 struct KeySum {
     denied: u64,
     used: u64,
     /// The least of the count that is asked for.
     lower: u64,
-    /// The most of it above the rest of each list that has the key.
+    /// Upper bound beyond what absent lists could add.
     above: u64,
     seen: u32,
 }
 
 impl TopKeys {
-    /// These keys, with those of the same rule on other instances. At most `most` are kept.
+    /// Merges these keys with the same rule's keys on other instances. Keeps at most `most`.
     #[must_use]
     pub fn with_parts<'p>(
         self,

@@ -1,5 +1,5 @@
-//! The activity of an instance as bytes, for a store that instances share. What is read may come from anywhere: it is
-//! checked, and takes no more memory than a few times its length.
+//! The activity of an instance as bytes, for a store that instances share. Input is not trusted: it is checked, and
+//! takes no more memory than a few times its length.
 
 use std::sync::Arc;
 
@@ -21,15 +21,15 @@ const MOST_PARTS: usize = 64;
 const MOST_TEXT: usize = 4 * NAME_LENGTH;
 
 impl ActivityPart {
-    /// The part as bytes, at most `most`. What does not fit is left out: first the older counts of rules, then keys,
-    /// then rules.
+    /// The part as bytes, at most `most`. If that is too little, it leaves out first the older counts of rules, then
+    /// keys, then rules.
     pub fn to_bytes(&self, most: usize) -> Vec<u8> {
         let mut is_complete = self.is_complete;
         let mut total = Vec::new();
         is_complete &= put_series(&mut total, &self.total, TOTAL_BYTES.min(most / 2));
         let mut rules: Vec<Vec<u8>> = Vec::new();
         let mut left = most.saturating_sub(total.len() + 16);
-        // Keys may take half of the room, each rule the same part of it; counts of rules take what is left.
+        // Keys may take half of the room, divided equally among the rules; counts of rules take the remainder.
         let count = self.rules.len().max(1);
         let share = left / 2 / count;
         for rule in &self.rules {
@@ -84,13 +84,13 @@ impl ActivityPart {
     }
 }
 
-/// Writes counts, the newest of them as far as they fit. True if all do.
+/// Writes counts, newest first, until the room is used up. True if all fit.
 fn put_series(bytes: &mut Vec<u8>, series: &PartSeries, most: usize) -> bool {
     let end = bytes.len() + most.max(2);
     let mut has_all = true;
     let last = series.minutes.is_empty();
     for (records, is_last) in [(&series.seconds, last), (&series.minutes, true)] {
-        // Two bytes are for what follows.
+        // Two bytes are reserved for the next list.
         let room = end.saturating_sub(bytes.len() + if is_last { 0 } else { 2 });
         let (count, written) = newest(records, room);
         has_all &= count == records.len();
@@ -171,7 +171,7 @@ fn put_keys(bytes: &mut Vec<u8>, rule: &RulePart, most: usize) -> bool {
     for list in &rule.lists {
         let keys = &list.keys[..listed(list)];
         has_all &= keys.len() == list.keys.len();
-        // What is left out is no larger than the largest of it.
+        // Keys are sorted: the first one left out bounds all that are left out.
         let left_out = list.keys.get(keys.len()).map_or(0, |key| key.upper);
         let smallest = keys.iter().map(|key| key.upper).min();
         let rest = if has_all {

@@ -1,4 +1,4 @@
-//! Which rules have room of their own: those with the most traffic, as far as the memory goes.
+//! Decides which rules have room of their own: those with the most traffic, as far as memory allows.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::rule::RuleActivity;
 /// A rule that gains room must have this many times the traffic of the rule that loses it.
 const MARGIN: u64 = 2;
 
-/// A rule, and its traffic, of which what is older counts less.
+/// A rule and its traffic, older traffic weighted less.
 #[derive(Debug)]
 pub(crate) struct KnownRule {
     pub(crate) rule: Arc<RuleActivity>,
@@ -18,7 +18,7 @@ pub(crate) struct KnownRule {
 }
 
 impl KnownRule {
-    /// Counts the traffic of a period that is over: of that of ten minutes ago, about a third is left.
+    /// Adds the traffic of the finished period and decays older traffic: to about a third after ten minutes.
     pub(crate) fn age(&mut self) {
         self.traffic -= self.traffic / 64;
     }

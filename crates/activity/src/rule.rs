@@ -13,7 +13,7 @@ use crate::series::Series;
 use crate::top::{KeySort, KeyWindow, TopKeys};
 use crate::tracker::{AskedKeys, CountedKey, KeyTracker};
 
-/// What all rules have in common.
+/// State that all rules share.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) hasher: RandomState,
@@ -26,7 +26,7 @@ pub(crate) struct Common {
     pub(crate) shards: usize,
 }
 
-/// What is counted of one rule. A decision updates it.
+/// The activity of one rule. Each decision updates it.
 #[derive(Debug)]
 pub struct RuleActivity {
     id: Arc<str>,
@@ -40,7 +40,7 @@ pub struct RuleActivity {
 }
 
 impl RuleActivity {
-    /// What one takes without room of its own, with its entry in the table of rules.
+    /// The memory of a rule without room of its own, with its entry in the table of rules.
     pub(crate) fn bytes(id: &str) -> usize {
         size_of::<Self>() + 16 + 4 * size_of::<(Arc<str>, Arc<Self>)>() + id.len()
     }

@@ -53,7 +53,7 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// What was counted since the counters were last read.
+    /// Returns the counts since the last read.
     pub(crate) fn read(&mut self, counters: &OutcomeCounts) -> OutcomeCounts {
         let new = counters.since(&self.read);
         self.read = *counters;
@@ -119,7 +119,7 @@ impl Series {
             || (self.minute.1.is_zero() && self.minutes.iter().next().is_none())
     }
 
-    /// Forgets everything but what the counters were.
+    /// Forgets everything except the last values of the counters.
     pub(crate) fn clear(&mut self, budget: &MemoryBudget) {
         self.seconds.clear(budget);
         self.minutes.clear(budget);

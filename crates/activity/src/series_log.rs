@@ -66,7 +66,8 @@ impl SeriesLog {
         *self = Self::default();
     }
 
-    /// Takes the memory that it needs, or forgets everything if there is none.
+    /// Takes the memory that the log needs from the budget, or clears the log if the budget is
+    /// exhausted.
     fn settle(&mut self, budget: &MemoryBudget) {
         if self.bytes.len() * 4 < self.bytes.capacity() {
             self.bytes.shrink_to(self.bytes.len() * 2);

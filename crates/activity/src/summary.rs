@@ -22,10 +22,10 @@ pub(crate) struct KeyCount {
 pub(crate) struct KeySummary {
     /// By their hashes.
     keys: Box<[KeyCount]>,
-    /// The most that a key that is not listed may have had.
+    /// Upper bound of the count of any key that is not listed.
     pub(crate) error: u64,
     pub(crate) weight: u64,
-    /// All keys, also those that are not listed; none if all are listed, or if keys are not counted.
+    /// All keys, listed or not. `None` if every key is listed, or if distinct keys are not counted.
     distinct: Option<DistinctKeys>,
 }
 
@@ -56,7 +56,7 @@ impl KeySummary {
                 .for_each(|part| part.add_distinct(&mut distinct));
             distinct
         });
-        // Each count above the error of its own summary, so that what is missing elsewhere adds only its error.
+        // Each count minus the error of its own summary, so that a summary without the key adds only its error.
         let above = |part: &'s Self| {
             let above = |key: &KeyCount| KeyCount {
                 upper: key.upper.saturating_sub(part.error),
@@ -145,7 +145,7 @@ impl KeySummary {
         }
     }
 
-    /// What the keys take.
+    /// The memory of the keys.
     pub(crate) fn bytes(&self) -> usize {
         let distinct = self.distinct.as_ref().map_or(0, |_| DistinctKeys::BYTES);
         size_of_val(&*self.keys) + distinct

@@ -20,7 +20,7 @@ const FEWEST_SLOTS: usize = 16;
 const NAMED_PART: u64 = 1_000;
 
 thread_local! {
-    /// Counts to select from; kept, so that a full table allocates nothing.
+    /// Scratch space for selecting counts, reused so that a full table allocates nothing.
     static SCRATCH: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -62,10 +62,10 @@ pub(crate) struct KeyTable {
     /// A power of two, or none.
     slots: Box<[KeySlot]>,
     len: usize,
-    /// The most that a key that is not here may have had.
+    /// Upper bound of the count of any key that is not in the table.
     error: u64,
     weight: u64,
-    /// That of the period before.
+    /// The weight of the previous period.
     earlier_weight: u64,
     /// Once keys have been removed, if they are counted.
     distinct: Option<DistinctKeys>,
@@ -214,7 +214,7 @@ impl KeyTable {
         self.slots.iter().filter(|slot| slot.hash != 0)
     }
 
-    /// A copy of the keys of the period so far: what can be done under a lock.
+    /// Copies the keys of the current period. Cheap enough to do under the lock.
     pub(crate) fn copied(&self) -> TableCopy {
         TableCopy {
             slots: self.used_slots().copied().collect(),

@@ -2,7 +2,7 @@
 
 use crate::names::KeyName;
 
-/// What keys are sorted by.
+/// The count by which keys are sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeySort {
     /// How often they were denied.
@@ -20,7 +20,7 @@ pub enum KeyWindow {
     Hour,
 }
 
-/// A key, and what is known of it.
+/// A key and its counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopKey {
     /// Its name.
@@ -29,9 +29,9 @@ pub struct TopKey {
     pub denied: u64,
     /// The cost that was admitted for it, at least.
     pub used: u64,
-    /// The least that the count it is sorted by can be.
+    /// Lower bound of the count that it is sorted by.
     pub lower: u64,
-    /// The most that the count it is sorted by can be.
+    /// Upper bound of the count that it is sorted by.
     pub upper: u64,
     /// When it was last counted, in Unix seconds.
     pub seen: u32,
@@ -42,13 +42,13 @@ pub struct TopKey {
 pub struct TopKeys {
     /// The largest first.
     pub keys: Vec<TopKey>,
-    /// How many distinct keys were denied; of a rule without room of its own, at least so many.
+    /// Number of distinct keys that were denied; for a rule without room of its own, a lower bound.
     pub distinct_denied: u64,
     /// The sum of the counts of all keys.
     pub weight: u64,
-    /// The error of the counts: the most that a key can have of which nothing is known.
+    /// The error of the counts: upper bound of the count of an unknown key.
     pub error: u64,
-    /// The most that a key can have that is not among these: if there are more, the count of the smallest one here.
+    /// Upper bound of the count of any key that is not listed here. If keys were cut off, the smallest listed count.
     pub rest: u64,
     /// Since when keys are counted, in Unix seconds: the beginning of the window, or when the rule gained or lost
     /// room of its own.

@@ -76,7 +76,7 @@ pub(crate) struct CountedKey {
 }
 
 impl KeyTracker {
-    /// A tracker for so many groups of threads, if there is memory for it.
+    /// A tracker with `shards` groups of threads, or `None` if the budget is exhausted.
     pub(crate) fn new(shards: usize, budget: &Arc<MemoryBudget>) -> Option<Self> {
         budget.take(Self::bytes(shards)).then(|| Self {
             shards: (0..shards)
@@ -89,7 +89,7 @@ impl KeyTracker {
         })
     }
 
-    /// What an empty one takes.
+    /// The memory of an empty tracker.
     pub(crate) fn bytes(shards: usize) -> usize {
         // The rings of the windows have 5 and 12 summaries, and room for 8 and 16.
         let rings = 2 * 24 * size_of::<(u64, KeySummary)>();

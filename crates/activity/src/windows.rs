@@ -60,7 +60,7 @@ type Ring = VecDeque<(u64, KeySummary)>;
 #[derive(Debug, Default)]
 pub(crate) struct KeyWindows {
     minute: Ring,
-    /// The last is the sum of all that is over of the current period.
+    /// The last entry accumulates the finished part of the current period.
     hour: Ring,
 }
 
@@ -89,11 +89,11 @@ impl KeyWindows {
         self.minute.push_back((number, within(budget, summary)));
     }
 
-    /// Forgets what is older than the windows.
+    /// Drops periods that are older than the windows.
     pub(crate) fn expire(&mut self, now: u64, budget: &MemoryBudget) {
         for (ring, periods) in [(&mut self.minute, MINUTE), (&mut self.hour, HOUR)] {
             let first = periods.first(now);
-            // After a clock was set back, also what is in the future.
+            // After a clock was set back, also periods in the future.
             let last = now / periods.length;
             ring.retain(|(number, summary)| {
                 let is_kept = (first..=last).contains(number);
