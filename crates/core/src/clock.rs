@@ -1,6 +1,7 @@
-//! Where the time comes from: the system in production, the test's hand in tests.
+//! Where the time comes from: the system in production, set by hand in tests.
 //!
-//! Nothing else in the workspace reads a clock; a lint says so.
+//! A lint forbids reading the time elsewhere. The exceptions are the clock modules of crates that need another clock,
+//! each with its reason.
 
 mod manual;
 mod system;

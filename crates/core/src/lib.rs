@@ -1,6 +1,6 @@
 //! Rate limits that are exact: whole numbers, whole microseconds, never over the limit.
 //!
-//! This crate holds what the other crates of Tidegate share. An application uses the crate `tidegate`, which
+//! This crate has the types that the other crates of Tidegate share. An application uses the crate `tidegate`, which
 //! re-exports most of it; a program that brings its own store implements [`RemoteStore`].
 //!
 //! A store charges limits for a request, all of them or none:
@@ -25,12 +25,12 @@
 //! | --- | --- |
 //! | [`limit`] | limits: parsed, validated |
 //! | [`algorithm`] | the seven algorithms |
-//! | [`outcome`] | what one limit answers |
+//! | [`outcome`] | the answer of one limit |
 //! | [`store`] | where state is kept: [`Store`], and the contract of a store behind a network, [`RemoteStore`] |
 //! | [`memory`] | the store in memory, and its snapshots |
 //! | [`permit`] | the ids of permits, for concurrency limits |
 //! | [`clock`], [`time`] | where the time comes from; points in time and spans |
-//! | [`headers`] | what a client learns of a decision, as names and values |
+//! | [`headers`] | the response headers that describe a decision |
 
 #![forbid(unsafe_code)]
 

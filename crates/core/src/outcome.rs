@@ -6,12 +6,12 @@ use smallvec::SmallVec;
 
 use crate::time::{Micros, Timestamp};
 
-/// What one limit answered. Being denied is an answer, never an error.
+/// The answer of one limit. A denial is an answer, never an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
     /// Whether this limit lets the request go on.
     pub allowed: bool,
-    /// What the limit grants: requests per window, or the capacity of a bucket.
+    /// The quota: requests per window, or the capacity of a bucket.
     pub limit: u64,
     /// The largest cost that would be allowed at this instant, after this request.
     pub remaining: u64,
@@ -33,7 +33,7 @@ pub enum Retry {
     Now,
     /// It is denied until exactly this long after the request's own time, and allowed from then on.
     After(Micros),
-    /// Its cost is above what the limit can ever grant.
+    /// The cost is above the most that the limit can ever grant.
     Never,
 }
 
@@ -49,8 +49,8 @@ impl Retry {
 }
 
 impl Outcome {
-    /// This answer for a cost that was settled, with so much `room` for it. Nothing waits for what has
-    /// happened already: what would have had to wait for room did not fit.
+    /// This answer for a settled cost, of which `room` fits. The request is over and cannot wait: a cost that would
+    /// have been delayed did not fit.
     pub(crate) fn settled(self, cost: u64, room: u64) -> Self {
         let retry = match self.retry {
             Retry::Now if cost > room => Retry::After(self.delay),

@@ -59,8 +59,8 @@ impl FromStr for PermitId {
 #[error("the id of a permit is 32 hexadecimal digits")]
 pub struct InvalidPermitId;
 
-/// A secret word from the operating system; where that has none to give, from what the standard
-/// library gathered when the process started.
+/// A random secret from the operating system. If that fails, from the random keys of the standard
+/// library.
 pub(crate) fn random_word() -> u64 {
     let mut bytes = [0; 8];
     match getrandom::fill(&mut bytes) {

@@ -73,7 +73,7 @@ impl Add for Micros {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        // Two of them are far from the end of a word.
+        // The sum of two values below 2^53 cannot overflow.
         Self::new(self.0 + other.0)
     }
 }

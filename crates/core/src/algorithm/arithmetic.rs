@@ -1,7 +1,7 @@
-//! The one operation that a plain integer cannot hold: a product, divided.
+//! The one operation whose intermediate result does not fit into a plain integer: a product, divided.
 //!
-//! Kept apart because a Redis script needs a body of its own for it, in which no value reaches
-//! 2^53. Everything else in the algorithms is the same, line for line, on both sides.
+//! It has a file of its own because a Redis script needs a different body for it, in which no value reaches 2^53.
+//! Everything else in the algorithms is the same, line for line, on both sides.
 
 /// A number to divide by, many times: its reciprocal is kept, which turns the division of a word
 /// into two multiplications.

@@ -1,8 +1,8 @@
 //! Token bucket and leaky bucket: a steady flow with room for a burst.
 //!
-//! They are one algorithm. A key owes *debt*: each unit of cost adds one request to it, and time
-//! repays `count` requests per window. What a token bucket has left is its burst less the debt; the
-//! level of a leaky bucket is the debt. They differ in what they ask an admitted request to wait.
+//! They are one algorithm. A key owes *debt*: each unit of cost adds one request to it, and time repays `count`
+//! requests per window. A token bucket has its burst minus the debt left; the level of a leaky bucket is the debt. They
+//! differ in the delay of an admitted request.
 //!
 //! Debt is kept as whole requests and a remainder in parts of a window, so that nothing is ever
 //! rounded, and neither number depends on the limit: when a limit changes, what was used stays.
@@ -21,7 +21,7 @@ pub struct Bucket {
     burst: u64,
     to_full: Micros,
     hold: Hold,
-    /// Whether what fits waits for nothing, and states are kept as they are.
+    /// Whether admitted charges have no delay and states are stored unconverted.
     is_plain: bool,
     /// How remainders are kept if states of other windows are to be taken over.
     common: Option<CommonParts>,
@@ -32,11 +32,11 @@ pub struct Bucket {
 pub enum Hold {
     /// A request that would be allowed within this time is admitted now, and waits for it.
     UpTo(Micros),
-    /// Every request waits until what is before it in the bucket has leaked.
+    /// Every request waits until the requests before it have leaked.
     Queue,
 }
 
-/// What a key owes: `whole + part / window` requests, as of `changed_at`.
+/// The debt of a key: `whole + part / window` requests, as of `changed_at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BucketState {
     /// Whole requests.
@@ -62,7 +62,8 @@ impl Bucket {
         }
     }
 
-    /// The same bucket, whose kept states can be taken over by such a bucket of any other window.
+    /// The same bucket with states that do not depend on the window, so that a bucket with another window can continue
+    /// them.
     pub(crate) fn with_common_parts(self) -> Self {
         Self {
             is_plain: false,
@@ -71,8 +72,8 @@ impl Bucket {
         }
     }
 
-    /// Whether a state is kept in parts that do not depend on the window. A store then keeps what
-    /// [`kept`](Self::kept) makes of it, and decides on what [`opened`](Self::opened) does.
+    /// Whether a state is kept in parts that do not depend on the window. A store then writes [`kept`](Self::kept)
+    /// states and converts them with [`opened`](Self::opened) before it decides.
     #[inline]
     pub fn has_common_parts(&self) -> bool {
         self.common.is_some()
@@ -119,7 +120,7 @@ impl Bucket {
         Micros::new(self.window.get())
     }
 
-    /// How long so many requests take to flow back.
+    /// The time in which `requests` requests flow back.
     pub fn time_for(&self, requests: u64) -> Micros {
         self.time_to_repay(BucketState {
             whole: requests,
@@ -132,9 +133,9 @@ impl Bucket {
         self.to_full
     }
 
-    /// Decides a charge that fits and waits for nothing, as nearly all do: what [`decide`](Self::decide) would
-    /// return, in fewer steps. None for any other charge, which is then for `decide`; so always for a bucket
-    /// that keeps its states in common parts or gives requests a delay for those before them.
+    /// The fast path for a charge that fits and has no delay, as nearly all do. Returns the same as
+    /// [`decide`](Self::decide), in fewer steps. `None` for any other charge, which then needs `decide`. Always `None`
+    /// for a bucket with common parts, and for one that delays requests.
     #[inline]
     pub fn admit(
         &self,
@@ -225,8 +226,7 @@ impl Bucket {
         self.wait_for(before, cost, now)
     }
 
-    /// The verdict on a `cost` that does not fit yet. Apart, to keep it out of the way of those that
-    /// do.
+    /// The verdict on a `cost` that does not fit yet. Out of line, to keep the common path short.
     #[inline(never)]
     fn wait_for(
         &self,
@@ -268,7 +268,7 @@ impl Bucket {
                 ..before
             };
         }
-        // The whole quota is owed, or what was owed already if that is more.
+        // The whole quota is owed, or the earlier debt if that is more.
         let full = BucketState {
             whole: self.burst,
             part: 0,
@@ -281,8 +281,7 @@ impl Bucket {
         }
     }
 
-    /// Takes back what is left of a `cost` that was charged as of `charged_at`: what has not flowed
-    /// back since.
+    /// Takes back a `cost` that was charged as of `charged_at`, minus the part that has flowed back since.
     pub fn give_back(
         &self,
         state: BucketState,
@@ -300,13 +299,13 @@ impl Bucket {
         before.less(left.whole, left.part, self.window.get())
     }
 
-    /// What is owed now.
+    /// The debt now.
     fn as_of(&self, state: BucketState, now: Timestamp) -> BucketState {
         let state = state.moved_back(set_back(state.changed_at, now, self.to_full));
         self.repaid(state, now.max(state.changed_at))
     }
 
-    /// What is still owed at `at`, which is not before the state's last change.
+    /// The debt at `at`, which is not before the state's last change.
     #[inline]
     fn repaid(&self, state: BucketState, at: Timestamp) -> BucketState {
         let elapsed = at.since(state.changed_at).get();
@@ -328,7 +327,7 @@ impl Bucket {
 }
 
 impl BucketState {
-    /// Whole requests, rounded up: what counts against the burst.
+    /// Whole requests, rounded up, as they count against the burst.
     fn ceil(self) -> u64 {
         self.whole.saturating_add(u64::from(self.part > 0))
     }

@@ -37,8 +37,8 @@ impl CommonParts {
         }
     }
 
-    /// To whole requests and parts of the window. What [`of_part`](Self::of_part) made of a part
-    /// becomes that part again; everything else is rounded up.
+    /// To whole requests and parts of the window. The inverse of [`of_part`](Self::of_part); any
+    /// other value is rounded up.
     #[inline]
     pub(super) fn to_part(self, kept: u64) -> (u64, u64) {
         let (part, is_exact) = match self.each {

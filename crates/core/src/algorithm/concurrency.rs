@@ -1,5 +1,5 @@
-//! Concurrency: so many holders at once, each with a permit that ends by itself if it is neither
-//! released nor renewed.
+//! Concurrency: a maximum number of simultaneous holders, each with a permit that ends by itself if
+//! it is neither released nor renewed.
 
 use std::collections::VecDeque;
 
@@ -52,7 +52,7 @@ impl Concurrency {
         self.lease_ttl
     }
 
-    /// Decides one charge and changes nothing; [`charge`](Self::charge) takes what was allowed.
+    /// Decides one charge and changes nothing; [`charge`](Self::charge) applies an allowed one.
     pub fn decide(&self, permits: &HeldPermits, cost: u64, now: Timestamp) -> Outcome {
         let by = set_back(permits.changed_at, now, self.lease_ttl);
         let at = now.max(permits.changed_at - by);
@@ -168,7 +168,7 @@ impl HeldPermits {
         self.permits.len()
     }
 
-    /// Adds a permit after the others. False if it ends before them, or takes what no permit can.
+    /// Appends a permit. False if it ends before the last one, or its cost is out of range.
     pub(crate) fn append(&mut self, permit: HeldPermit) -> bool {
         let is_possible =
             (1..=MAX_COUNT).contains(&permit.cost) && permit.ends_at >= self.last_end();

@@ -13,14 +13,14 @@ pub struct FixedWindow {
     anchor: Anchor,
 }
 
-/// What was used in the window that opened at `opened_at`.
+/// The usage of the window that opened at `opened_at`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FixedWindowState {
     /// The window's first instant.
     pub opened_at: Timestamp,
     /// When something was last charged, within that window.
     pub changed_at: Timestamp,
-    /// What was charged in it; zero means that no window is open.
+    /// The cost charged in the window; zero means that no window is open.
     pub used: u64,
 }
 
@@ -33,7 +33,7 @@ impl FixedWindow {
         }
     }
 
-    /// What a window admits.
+    /// The number of requests that a window admits.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -114,7 +114,7 @@ impl FixedWindow {
         }
     }
 
-    /// The window that is open at `at`, with what was used in it, and its end.
+    /// The window that is open at `at`, with its usage, and its end.
     fn current(&self, state: FixedWindowState, at: Timestamp) -> (FixedWindowState, Timestamp) {
         let (opened_at, ends_at) = match self.anchor {
             Anchor::Clock => self.window.around(at),

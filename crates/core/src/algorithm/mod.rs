@@ -1,8 +1,8 @@
 //! The seven algorithms as pure functions of (limit, state, cost, now).
 //!
 //! Whole numbers only, no clock, no store, no allocation in a decision, so that the same numbers
-//! can be replayed in Rust, in a Redis script and on paper. What a store does with a state, where
-//! it keeps it and for how long, is its own affair.
+//! can be replayed in Rust, in a Redis script and on paper. Where and how long a state is kept is
+//! up to the store.
 //!
 //! All of them share two rules about time. A decision is made as of the later of the request's
 //! time and the state's last change, so a clock that goes back gives nothing. And a state that was
@@ -77,8 +77,8 @@ impl AlgorithmVerdict {
         }
     }
 
-    /// For the algorithms that never delay: what is `used` of `limit` after this verdict, whole
-    /// again at `reset_at`.
+    /// The outcome of an algorithm that never delays: `used` of `limit` after this verdict, all
+    /// free again at `reset_at`.
     fn outcome(self, limit: u64, used: u64, reset_at: Timestamp, at: Timestamp) -> Outcome {
         Outcome {
             allowed: self.allowed,

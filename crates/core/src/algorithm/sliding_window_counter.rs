@@ -14,14 +14,14 @@ pub struct SlidingCounter {
     window: Micros,
 }
 
-/// What was used in the clock-aligned window that holds `changed_at`, and in the one before it.
+/// The usage of the clock-aligned window that holds `changed_at`, and of the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CounterState {
     /// When something was last charged.
     pub changed_at: Timestamp,
-    /// What was charged in the window that holds it.
+    /// The cost charged in the current window.
     pub current: u64,
-    /// What was charged in the window before.
+    /// The cost charged in the previous window.
     pub previous: u64,
 }
 
@@ -30,7 +30,7 @@ impl SlidingCounter {
         Self { count, window }
     }
 
-    /// What a window admits.
+    /// The number of requests that a window admits.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -113,7 +113,7 @@ impl SlidingCounter {
         }
     }
 
-    /// What counts at `state.changed_at`.
+    /// The usage at `state.changed_at`.
     #[inline]
     fn used(&self, state: CounterState) -> u64 {
         let left = self.window - elapsed_in(self.window, state.changed_at);
@@ -126,7 +126,7 @@ impl SlidingCounter {
     fn falls_to(&self, state: CounterState, room: u64) -> Timestamp {
         let ends_at = state.changed_at + (self.window - elapsed_in(self.window, state.changed_at));
         if state.current <= room {
-            // The previous window's share has to fall to what the current one leaves.
+            // The previous window's share has to fall to the room that the current one leaves.
             ends_at - self.left_when(state.previous, room - state.current)
         } else {
             // The current window has to become the previous one first.
@@ -169,8 +169,8 @@ impl SlidingCounter {
         }
     }
 
-    /// The state moved to the present. What was used stays used: elsewhere in its window the older
-    /// count would weigh less, so what it weighs is counted with the newer one.
+    /// The state moved to the present. Usage is kept: at another position in its window the older count would weigh
+    /// less, so its current weight is added to the newer count.
     fn moved_back(&self, state: CounterState, by: Micros) -> CounterState {
         if by.is_zero() {
             return state;

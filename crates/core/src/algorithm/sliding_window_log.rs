@@ -1,8 +1,8 @@
 //! Sliding window log: the time and cost of every admitted request. Exact, at the price of memory
 //! that grows with the entries in the window.
 //!
-//! Entries hold running totals, so that what has left the window, and when enough will have left
-//! it, is found by halving and not by adding up.
+//! Entries hold running totals, so that the usage, and the time at which there is enough room, are found by binary
+//! search.
 
 use std::collections::VecDeque;
 
@@ -29,7 +29,7 @@ pub struct Log {
     before: u64,
 }
 
-/// What was admitted at one instant: one entry, whatever the cost.
+/// The cost admitted at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct LogEntry {
     at: Timestamp,
@@ -49,7 +49,7 @@ impl SlidingLog {
         Self { count, window }
     }
 
-    /// What a window admits.
+    /// The number of requests that a window admits.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -59,7 +59,7 @@ impl SlidingLog {
         self.window
     }
 
-    /// Decides one charge and changes nothing; [`charge`](Self::charge) takes what was allowed.
+    /// Decides one charge and changes nothing; [`charge`](Self::charge) applies an allowed one.
     pub fn decide(&self, log: &Log, cost: u64, now: Timestamp) -> Outcome {
         let by = set_back(log.changed_at(), now, self.window);
         let at = now.max(log.changed_at() - by);
@@ -84,7 +84,7 @@ impl SlidingLog {
         verdict.outcome(self.count, live.used.saturating_add(taken), reset_at, at)
     }
 
-    /// Charges `cost`, which was allowed, and forgets what has left the window.
+    /// Charges `cost`, which was allowed, and removes entries that have left the window.
     pub fn charge(&self, log: &mut Log, cost: u64, now: Timestamp) {
         self.rebase(log, now);
         let at = now.max(log.changed_at());
@@ -159,7 +159,7 @@ impl Log {
         })
     }
 
-    /// Adds an entry after the others. False if it is earlier than they are, or costs what no entry can.
+    /// Appends an entry. False if it is earlier than the last one, or its cost is out of range.
     pub(crate) fn append(&mut self, at: Timestamp, cost: u64) -> bool {
         let is_possible =
             (1..=MAX_COUNT).contains(&cost) && self.entries.back().is_none_or(|last| last.at <= at);
@@ -182,8 +182,7 @@ impl Log {
         }
     }
 
-    /// What counts at `at`, with every entry moved back `by`. An entry that is exactly `window` old
-    /// has left.
+    /// The entries that count at `at`, each moved back `by`. An entry that is exactly `window` old has left.
     fn live(&self, window: Micros, at: Timestamp, by: Micros) -> Live {
         let first = self
             .entries
@@ -197,11 +196,11 @@ impl Log {
         }
     }
 
-    /// The time of the entry with which at least `excess` of what counts will have left.
+    /// The time of the entry with whose departure at least `excess` of the usage has left the window.
     fn frees(&self, live: &Live, excess: u64) -> Timestamp {
         let index = self.entries.partition_point(|entry| {
             let freed = entry.total.wrapping_sub(live.before);
-            // Entries that have left already wrap around to above what is used.
+            // For entries that have left already, `freed` wraps around to a value above `live.used`.
             freed > live.used || freed < excess
         });
         self.entries

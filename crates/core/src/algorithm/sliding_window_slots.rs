@@ -1,7 +1,7 @@
 //! Sliding window slots: counters, one for each part of the window.
 //!
-//! The slot that the window's start falls into counts whole if `strict`, and not at all if not; so
-//! `strict` never admits more than the limit in any interval of one window's length.
+//! The slot that contains the window's start counts fully if `strict`, otherwise not at all. So `strict` never admits
+//! more than the limit in any interval of one window's length.
 
 use std::collections::VecDeque;
 
@@ -22,12 +22,12 @@ pub struct SlidingSlots {
     counted: u64,
 }
 
-/// What was used in each of the latest slots.
+/// The usage of each of the latest slots.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Slots {
     changed_at: Timestamp,
-    /// One count for each slot from the first that was used to the one that holds `changed_at`; those before count
-    /// nothing. So a key that is used for a moment has one.
+    /// One count for each slot from the first used one to the one that holds `changed_at`. Earlier slots are zero. A
+    /// key that is used only once has a single count.
     counts: VecDeque<u32>,
 }
 
@@ -42,7 +42,7 @@ impl SlidingSlots {
         }
     }
 
-    /// What a window admits.
+    /// The number of requests that a window admits.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -67,7 +67,7 @@ impl SlidingSlots {
         slots.counts.len() as u64 <= self.counted
     }
 
-    /// Decides one charge and changes nothing; [`charge`](Self::charge) takes what was allowed.
+    /// Decides one charge and changes nothing; [`charge`](Self::charge) applies an allowed one.
     pub fn decide(&self, slots: &Slots, cost: u64, now: Timestamp) -> Outcome {
         let changed_at = slots.changed_at - set_back(slots.changed_at, now, self.window);
         let at = now.max(changed_at);
@@ -144,12 +144,12 @@ impl SlidingSlots {
         }
     }
 
-    /// What counts at `at`, when the state was last changed at `changed_at`.
+    /// The usage at `at` of a state last changed at `changed_at`.
     fn used(&self, slots: &Slots, changed_at: Timestamp, at: Timestamp) -> u64 {
         slots.latest(self.counting(changed_at, at)).sum()
     }
 
-    /// The first instant at which at least `excess` of what counts at `at` has stopped counting.
+    /// The first instant at which at least `excess` of the usage at `at` has left the window.
     fn frees(&self, slots: &Slots, changed_at: Timestamp, at: Timestamp, excess: u64) -> Timestamp {
         let mut freed = 0;
         let counts = slots.latest(self.counting(changed_at, at));
@@ -163,7 +163,7 @@ impl SlidingSlots {
         at
     }
 
-    /// How many of the slots up to that of `changed_at` still count at `at`.
+    /// Number of slots, ending with the one of `changed_at`, that still count at `at`.
     fn counting(&self, changed_at: Timestamp, at: Timestamp) -> u64 {
         let passed = self.number(at) - self.number(changed_at);
         self.counted.saturating_sub(passed)
@@ -208,12 +208,12 @@ impl Slots {
         self.counts.len()
     }
 
-    /// What was used in each slot, the latest last.
+    /// The usage of each slot, latest last.
     pub(crate) fn counts(&self) -> impl Iterator<Item = u32> {
         self.counts.iter().copied()
     }
 
-    /// What was used in so many of the latest slots, the latest last.
+    /// The usage of the latest slots, at most `most`, latest last.
     fn latest(&self, most: u64) -> impl ExactSizeIterator<Item = u64> {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let first = self.counts.len().saturating_sub(most);

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Clock;
 use crate::time::{Micros, Timestamp};
 
-/// A clock for tests: it shows what it was last set to. Clones show the same time.
+/// A clock for tests. It returns the time that it was last set to. Clones share the time.
 ///
-/// Unlike other clocks it may be set back, to see what a limiter does then.
+/// Unlike other clocks it may be set back, to test how a limiter reacts.
 ///
 /// ```
 /// use tidegate_core::{Clock, ManualClock, Micros, Timestamp};

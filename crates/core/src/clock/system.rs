@@ -1,9 +1,9 @@
 //! The system's clock, made monotonic, and cheap enough to read for every decision.
 //!
-//! Two layers. [`Truth`] follows the wall clock but never goes back. Each thread asks it at most
-//! once in [`TRUSTED_FOR`] and counts the processor's ticks in between, which costs a fraction of a
-//! system call. So threads agree to within what a tick rate drifts in that time, and what it takes to
-//! read both: about a microsecond. The alternatives: `docs/decisions/008-clock.md`.
+//! Two layers. [`Truth`] follows the wall clock but never goes back. Each thread asks it at most once in
+//! [`TRUSTED_FOR`] and counts the processor's ticks in between, which costs a fraction of a system call. So threads
+//! agree to about a microsecond: the drift of the tick rate in that time, plus the time to read both clocks. The
+//! alternatives: `docs/decisions/008-clock.md`.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -38,7 +38,7 @@ impl Clock for SystemClock {
         READING.with(|reading| {
             let counted = ticks.wrapping_sub(reading.ticks.get());
             let nanos = if counted < reading.trusted_ticks.get() {
-                // Within what is trusted there are millions of ticks: the product fits.
+                // There are only millions of ticks within `TRUSTED_FOR`, so the product does not overflow.
                 reading.nanos.get() + ((counted * reading.rate.get()) >> 32)
             } else {
                 reading.renew()
@@ -56,8 +56,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// What a thread last read from the system, and the tick counter at that time. One cell for each number: a
-/// decision writes only the latest answer.
+/// A thread's last reading of the system clock, and the tick counter at that time. One cell for each number: a decision
+/// writes only the latest answer.
 struct ClockReading {
     ticks: Cell<u64>,
     nanos: Cell<u64>,
@@ -114,7 +114,7 @@ fn tick_counter() -> &'static quanta::Clock {
     TICKS.get_or_init(quanta::Clock::new)
 }
 
-/// What every thread's reading is taken from.
+/// The monotonic time that all threads read.
 struct Truth {
     asked_at: Instant,
     nanos: u64,

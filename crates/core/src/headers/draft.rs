@@ -11,7 +11,7 @@ use crate::time::{Micros, Timestamp};
 /// The largest integer of a structured field: fifteen digits.
 const MAX_INTEGER: u64 = 999_999_999_999_999;
 
-/// `RateLimit-Policy`: what each limit grants (`q`) and in which time (`w`).
+/// `RateLimit-Policy`: the quota (`q`) and window (`w`) of each limit.
 pub(super) fn push_policies(text: &mut String, items: &[Item<'_>]) {
     push_list(text, items, |text, item| {
         let Some(limit) = item.limit else {
@@ -25,7 +25,7 @@ pub(super) fn push_policies(text: &mut String, items: &[Item<'_>]) {
     });
 }
 
-/// `RateLimit`: what is left of each limit (`r`), and when there is more (`t`).
+/// `RateLimit`: the remaining quota of each limit (`r`), and the seconds until there is more (`t`).
 pub(super) fn push_standings(text: &mut String, items: &[Item<'_>]) {
     push_list(text, items, |text, item| {
         push_parameter(text, ";r=", item.outcome.remaining);
@@ -83,8 +83,8 @@ fn push_string(text: &mut String, name: &str) {
     text.push('"');
 }
 
-/// The time in which a limit grants its capacity: a bucket's time to fill, of a calendar window the
-/// length of the one that holds `at`. Never zero; none for concurrency, which has no window.
+/// The time in which a limit grants its capacity: the time to fill a bucket, or the length of the
+/// calendar window that holds `at`. Never zero. `None` for concurrency, which has no window.
 fn time_to_grant(limit: &Limit, at: Timestamp) -> Option<Micros> {
     if let Form::Bucket(bucket) = limit.form() {
         return Some(bucket.to_full());

@@ -1,7 +1,7 @@
-//! What a client learns of a decision, as names and values that any web framework can carry.
+//! The response headers that describe a decision, as names and values for any web framework.
 //!
-//! [`HeaderSettings::headers`] makes them of the limits that took part. Who decided, and what was
-//! only shadowed, is the caller's to know; the two fields of the IETF draft are in `draft`.
+//! [`HeaderSettings::headers`] builds them from the charged limits. The caller names the deciding limit and leaves out
+//! shadow rules. The two fields of the IETF draft are in `draft`.
 
 mod draft;
 
@@ -17,18 +17,18 @@ use crate::outcome::Outcome;
 /// When to come back, on a denial. Like every name here in lower case, as HTTP/2 and HTTP/3 demand
 /// and HTTP/1.1 does not mind.
 pub const RETRY_AFTER: &str = "retry-after";
-/// What the limit that decided grants.
+/// The quota of the deciding limit.
 pub const X_RATELIMIT_LIMIT: &str = "x-ratelimit-limit";
-/// What is left of it.
+/// The remaining quota of the deciding limit.
 pub const X_RATELIMIT_REMAINING: &str = "x-ratelimit-remaining";
 /// When it is whole again.
 pub const X_RATELIMIT_RESET: &str = "x-ratelimit-reset";
-/// What each limit grants, by draft-10.
+/// The quota of each limit, by draft-10.
 pub const RATELIMIT_POLICY: &str = "ratelimit-policy";
 /// Where each limit stands, by draft-10.
 pub const RATELIMIT: &str = "ratelimit";
 
-/// Which headers are sent, and in what form. By default all, with the reset as a point in time.
+/// Which headers are sent, and in which form. By default all, with the reset as a point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeaderSettings {
@@ -56,11 +56,11 @@ pub enum ResetForm {
 /// One limit that took part in a decision.
 #[derive(Debug, Clone, Copy)]
 pub struct Item<'a> {
-    /// What clients know it by: see [`limit_name`].
+    /// The name that clients see; see [`limit_name`].
     pub name: &'a str,
     /// The limit; none where everything is blocked, whatever the limit would be.
     pub limit: Option<&'a Limit>,
-    /// What it answered.
+    /// The answer of the limit.
     pub outcome: &'a Outcome,
 }
 
@@ -75,10 +75,10 @@ impl HeaderSettings {
 
     /// The headers of one decision, each name at most once, every value printable ASCII.
     ///
-    /// `items` are the limits in the order of their charges, without those that are only shadowed:
-    /// what cannot deny is not reported. `headline` is the index of the one that decided. If that one
-    /// denied, the decision is a denial, and `Retry-After` is that of [`seconds_to_retry`]. Without any items there are no headers; with an index
-    /// beyond them there are only those that need no headline.
+    /// `items` are the limits in the order of their charges, without those of shadow rules, which cannot deny.
+    /// `headline` is the index of the deciding limit. If it denied, the decision is a denial, and `Retry-After` is
+    /// [`seconds_to_retry`]. Without items there are no headers; with a `headline` out of range only those that need no
+    /// headline.
     ///
     /// ```
     /// use tidegate_core::headers::{HeaderSettings, Item};
@@ -157,7 +157,7 @@ impl Headers {
         self.ends.push((name, self.text.len()));
     }
 
-    /// The text of all values, and for each name the place of its value in it.
+    /// The text of all values, and for each name the range of its value in that text.
     pub fn into_text(self) -> (String, impl Iterator<Item = (&'static str, Range<usize>)>) {
         let mut start = 0;
         let places = self.ends.into_iter().map(move |(name, end)| {
@@ -236,8 +236,8 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Whole seconds after which a request may come again that these limits were charged for: the largest over
-/// those that deny it. Nothing if none does, or if waiting cannot help.
+/// Whole seconds after which a denied request may be repeated: the maximum over the limits that deny it. `None` if none
+/// denies, or if waiting cannot help.
 ///
 /// At least 1: a client that gets 0 comes back immediately, and is denied again. A concurrency limit counts 1,
 /// because a permit may come free at any moment: its `retry` is when the first one ends by itself.

@@ -1,4 +1,4 @@
-//! Why a limit was refused, in words that say what would be accepted.
+//! Why a limit was refused. Messages say what would be accepted.
 
 use super::{MAX_COUNT, MAX_SLOTS, MAX_WINDOW, MIN_WINDOW, Rate, Window};
 use crate::time::Micros;
@@ -12,17 +12,17 @@ pub enum LimitError {
         "`{text}` is not a limit: {reason}; write for example `100/minute`, `10 per 2 hours` or `100/minute burst 20`"
     )]
     Syntax {
-        /// What was read.
+        /// The text that was read.
         text: String,
-        /// What is wrong with it.
+        /// The mistake.
         reason: String,
     },
     /// The text is not a span of time.
     #[error("`{text}` is not a span of time: {reason}; write for example `500ms`, `30s` or `5m`")]
     SpanSyntax {
-        /// What was read.
+        /// The text that was read.
         text: String,
-        /// What is wrong with it.
+        /// The mistake.
         reason: String,
     },
     /// A count or burst of zero.
@@ -33,12 +33,12 @@ pub enum LimitError {
         /// Which of the limit's numbers.
         what: &'static str,
     },
-    /// A count or burst beyond what can be counted exactly.
+    /// A count or burst too large to be counted exactly.
     #[error("a {what} of {value} is too large; give 1 to {MAX_COUNT}")]
     TooLarge {
         /// Which of the limit's numbers.
         what: &'static str,
-        /// What was given.
+        /// The given value.
         value: u64,
     },
     /// A window or another span that is too short or too long.
@@ -46,7 +46,7 @@ pub enum LimitError {
     SpanOutOfRange {
         /// Which of the limit's spans.
         what: &'static str,
-        /// What was given.
+        /// The given value.
         span: Micros,
     },
     /// A limit that needs a window has none.
@@ -84,7 +84,7 @@ pub enum LimitError {
     /// A number of slots that is zero or too large.
     #[error("{slots} slots are out of range; give 1 to {MAX_SLOTS}")]
     SlotsOutOfRange {
-        /// What was given.
+        /// The given value.
         slots: u32,
     },
     /// A number of slots that does not divide the window into whole microseconds.
@@ -92,7 +92,7 @@ pub enum LimitError {
         "{slots} slots do not divide a window of {window} into whole microseconds; give a number that does"
     )]
     SlotsDoNotDivide {
-        /// What was given, or the default.
+        /// The given value, or the default.
         slots: u32,
         /// The window to be divided.
         window: Micros,
@@ -108,7 +108,7 @@ pub enum LimitError {
     /// A delay longer than any window.
     #[error("a max_delay of {max_delay} is too long; give at most {} days", MAX_WINDOW.get() / Micros::DAY.get())]
     DelayTooLong {
-        /// What was given.
+        /// The given value.
         max_delay: Micros,
     },
     /// A delay within which more could be owed than can be counted exactly.
@@ -116,7 +116,7 @@ pub enum LimitError {
         "within a max_delay of {max_delay} more than {MAX_COUNT} could be owed; shorten it, or lower the count or the burst"
     )]
     DelayOwesTooMuch {
-        /// What was given.
+        /// The given value.
         max_delay: Micros,
     },
     /// Two limits of one list over the same window: only the smaller could ever decide.

@@ -1,7 +1,7 @@
-//! Limits: what an operator may ask for, checked once so that no decision has to doubt it.
+//! Limits, validated once so that no decision has to check them again.
 //!
-//! [`Rate`] is what was written, [`Algorithm`] how it is counted, [`Limit`] the two together after
-//! validation. The arithmetic lives in [`crate::algorithm`].
+//! [`Rate`] is the text as parsed, [`Algorithm`] the way of counting, [`Limit`] both together after validation. The
+//! arithmetic lives in [`crate::algorithm`].
 
 mod error;
 mod parse;
@@ -27,8 +27,8 @@ use crate::time::Micros;
 
 /// The largest count or burst that a limit may have: one billion.
 ///
-/// A bucket's debt, with what `max_delay` lets it go beyond the burst, has to fit into 30 bits
-/// next to its remainder and its time.
+/// A bucket's debt, including the excess over the burst that `max_delay` allows, has to fit into 30 bits next to its
+/// remainder and its time.
 pub const MAX_COUNT: u64 = 1_000_000_000;
 /// The shortest window: one millisecond.
 pub const MIN_WINDOW: Micros = Micros::MILLISECOND;
@@ -70,7 +70,7 @@ pub enum Algorithm {
         /// Whether an admitted request gets a delay for the requests that are ahead of it in the bucket.
         shape: bool,
     },
-    /// So many holders at once.
+    /// A maximum number of simultaneous holders.
     Concurrency {
         /// When a permit that is neither released nor renewed ends.
         lease_ttl: Micros,
@@ -229,7 +229,7 @@ impl Limit {
     /// A token bucket whose state does not depend on any of its numbers: such limits take over each
     /// other's state, whatever their counts, windows and bursts.
     ///
-    /// For callers that bring limits of their own, of which a key may see more than one.
+    /// For callers that bring limits of their own and may use several for one key.
     ///
     /// ```
     /// use tidegate_core::{Limit, Micros};
@@ -270,7 +270,7 @@ impl Limit {
         matches!(self.form, Form::Concurrency(_))
     }
 
-    /// So many holders at once, with permits of [`DEFAULT_LEASE_TTL`].
+    /// A maximum number of simultaneous holders, with permits of [`DEFAULT_LEASE_TTL`].
     pub fn concurrent(holders: u64) -> Result<Self, LimitError> {
         let rate = Rate {
             count: holders,
@@ -292,7 +292,7 @@ impl Limit {
         }
     }
 
-    /// What was written: requests, window and burst.
+    /// The rate as written: requests, window and burst.
     pub fn rate(&self) -> Rate {
         self.rate
     }
@@ -312,7 +312,7 @@ impl Limit {
         self.rate.window
     }
 
-    /// What it grants at most at one instant: requests per window, or the capacity of a bucket.
+    /// The most that it grants at one instant: requests per window, or the capacity of a bucket.
     pub fn capacity(&self) -> u64 {
         match &self.form {
             Form::Bucket(bucket) => bucket.burst(),
@@ -320,7 +320,7 @@ impl Limit {
         }
     }
 
-    /// The rate of a bucket whose capacity is another number, which the capacity alone does not show.
+    /// The rate of a bucket if its capacity is another number, so that the capacity alone does not show it.
     pub fn rate_unlike_capacity(&self) -> Option<Rate> {
         let is_other = self.capacity() != self.rate.count;
         is_other.then(|| self.rate.without_burst())
@@ -358,7 +358,7 @@ fn bucket(rate: &Rate, algorithm: Algorithm, hold: Hold) -> Result<Bucket, Limit
         if max_delay > MAX_WINDOW {
             return Err(LimitError::DelayTooLong { max_delay });
         }
-        // What may be owed at the most: the burst, and what flows back within the delay.
+        // The maximum debt: the burst, plus the requests that flow back within the delay.
         let ahead = u128::from(rate.count) * u128::from(max_delay.get()) / u128::from(window.get());
         if u128::from(burst) + ahead > u128::from(MAX_COUNT) {
             return Err(LimitError::DelayOwesTooMuch { max_delay });
@@ -404,8 +404,8 @@ fn within(what: &'static str, span: Micros) -> Result<Micros, LimitError> {
 
 fn shape_of(algorithm: Algorithm, form: &Form) -> u64 {
     use std::hash::{BuildHasher, Hash};
-    // Fixed: only operators choose what goes in. Part of what snapshots name counters by, so a change
-    // makes servers forget the counters that they kept.
+    // A fixed seed is safe: only operators choose the input. Snapshots name counters by this hash, so a change makes
+    // servers lose the counters that they kept.
     let mut hasher = foldhash::quality::FixedState::with_seed(0).build_hasher();
     std::mem::discriminant(&algorithm).hash(&mut hasher);
     match form {

@@ -51,7 +51,8 @@ impl FromStr for Rate {
     }
 }
 
-/// Why a word cannot follow a limit, with what to write instead of the numbers that people try.
+/// The error for an unexpected word after a limit, with a suggestion for the numbers that people
+/// try.
 fn unexpected(count: u64, rest: &str) -> String {
     match rest.to_ascii_lowercase().as_str() {
         "k" => format!("write the number in digits, `{}`", count.saturating_mul(1_000)),

@@ -1,5 +1,4 @@
-//! What a limit grants, in words: [`WorstCase`](super::WorstCase) as a person would say it. Every page and command
-//! that says it uses these words.
+//! [`WorstCase`](super::WorstCase) in words. Every page and command that describes a limit uses these words.
 
 use super::{Algorithm, Anchor, Limit, Window};
 use crate::algorithm::Form;
@@ -83,8 +82,8 @@ fn period(window: Window) -> String {
     }
 }
 
-/// The length of a window, so that no one takes it for one of the clock: `60 seconds`, `24 hours`. That of a month or a
-/// year is its shortest.
+/// The length of a window as `60 seconds` or `24 hours`, so that it is not mistaken for a window of the clock. For a
+/// month or a year, the shortest length.
 fn length(window: Window) -> String {
     match window {
         Window::Span(Micros::SECOND) => "1,000 milliseconds".to_owned(),

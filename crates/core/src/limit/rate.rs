@@ -5,7 +5,7 @@ use std::fmt;
 use super::{LimitError, Window, within};
 use crate::time::Micros;
 
-/// Requests per window, with burst: what an operator writes.
+/// Requests per window, with burst, as an operator writes it.
 ///
 /// Parsed from `100/minute burst 20`, `10 per 2 hours`, `5/30s`; nothing is validated beyond the
 /// form of the text until a [`Limit`](super::Limit) is made of it.

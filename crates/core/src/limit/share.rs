@@ -3,8 +3,8 @@
 use super::{Limit, Rate};
 
 impl Limit {
-    /// The part of this limit that each of so many instances may grant by itself: count and burst
-    /// divided, rounded down, at least one. Counted on the same state as the whole limit.
+    /// The part of this limit that each of `instances` instances may grant by itself: count and
+    /// burst divided, rounded down, at least one. Counted on the same state as the whole limit.
     ///
     /// ```
     /// use tidegate_core::Limit;

@@ -33,7 +33,7 @@ impl Window {
         }
     }
 
-    /// The longest that such a window can be.
+    /// The maximum length of the window.
     pub fn longest(self) -> Micros {
         match self {
             Self::Span(span) => span,

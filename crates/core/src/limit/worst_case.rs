@@ -1,10 +1,9 @@
-//! The most that a limit can admit, whatever requests come and when.
+//! The most that a limit can admit under any traffic.
 
 use super::{Algorithm, Limit};
 use crate::algorithm::Form;
 
-/// The most that a limit can admit. Requests are counted when they go on: one that has to wait counts at the end of its
-/// delay.
+/// The most that a limit can admit. A request counts when it proceeds: a delayed one at the end of its delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorstCase {
     /// In any half-open interval as long as the window; for a month or a year, as its shortest. None for concurrency,
@@ -31,7 +30,7 @@ impl Limit {
         let count = self.rate.count;
         let (window, instant) = match (&self.form, self.algorithm) {
             (Form::Bucket(_), Algorithm::LeakyBucket { shape: true }) => (count, 1),
-            // A full bucket, and what flows back before a window has passed.
+            // A full bucket, plus the requests that flow back before a window has passed.
             (Form::Bucket(bucket), _) => (bucket.burst() + count - 1, bucket.burst()),
             (Form::SlidingLog(_), _)
             | (Form::SlidingSlots(_), Algorithm::SlidingWindowSlots { strict: true, .. }) => {

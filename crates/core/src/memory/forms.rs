@@ -30,7 +30,7 @@ impl Task<'_> {
     }
 }
 
-/// What is done to a state.
+/// An operation on a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StateStep {
     /// Take the cost if it is allowed.
@@ -114,7 +114,7 @@ impl InlineForm for Bucket {
         }
         let state = self.opened(kept);
         let (outcome, next) = stepped!(self, step, state, cost, now);
-        // What nothing was done to is not rounded either.
+        // An unchanged state is not rounded.
         let next = if next == state { kept } else { self.kept(next) };
         (outcome, next)
     }
@@ -162,9 +162,9 @@ pub(super) enum HeapState {
     HeldPermits(HeldPermits),
 }
 
-/// What a state outside of the table takes, whatever is in it: its place among the others, and an allocation.
+/// The fixed memory of a spilled state: its entry in the slab, and an allocation.
 const STATE_BYTES: usize = size_of::<HeapState>() * 3 / 2 + 48;
-/// What a permit takes in the register of permits.
+/// The memory of a permit in the register of permits.
 const PERMIT_BYTES: usize = 96;
 
 impl HeapState {
@@ -220,7 +220,7 @@ impl HeapForm<'_> {
         }
     }
 
-    /// Takes what was allowed. `on_end` hears of each permit that is found to have ended.
+    /// Applies a charge that was allowed. Calls `on_end` with each permit that has ended.
     pub(super) fn charge(
         self,
         spill: &mut HeapState,
@@ -252,7 +252,7 @@ impl HeapForm<'_> {
         }
     }
 
-    /// Takes back what was charged as of `charged_at`.
+    /// Takes back a charge made as of `charged_at`.
     pub(super) fn give_back(self, spill: &mut HeapState, task: &Task<'_>, charged_at: Timestamp) {
         match (self, spill) {
             (Self::Log(form), HeapState::Log(log)) => {

@@ -18,7 +18,7 @@ pub(super) struct KeyHasher {
     secret: HashSecret,
 }
 
-/// What a hasher is made from. Two hashers with the same secret hash alike.
+/// The seed of a hasher. Two hashers with the same secret hash alike.
 pub(super) type HashSecret = [u64; 4];
 
 impl KeyHasher {
@@ -43,9 +43,8 @@ impl KeyHasher {
         self.secret
     }
 
-    /// Differs, under the same secret, wherever a key would be hashed to something else: in a program
-    /// with another hash function, other scopes or other shapes. States that such a program kept would
-    /// not be found.
+    /// Differs, under the same secret, between programs that hash keys differently: by another hash function, other
+    /// scopes or other shapes. States kept by such a program would not be found.
     pub(super) fn fingerprint(&self) -> u64 {
         let rate = Rate::new(1, Micros::MINUTE);
         let algorithms = [
@@ -81,8 +80,8 @@ impl KeyHasher {
 
     #[inline]
     pub(super) fn hash(&self, charge: &Charge<'_>) -> KeyHash {
-        // Scope and shape are hashes themselves, so they can go into the seed; turned differently in
-        // each half, so that two pairs of them that meet in one half do not meet in the other.
+        // Scope and shape are hashes themselves, so they can go into the seed. Each half rotates them differently, so
+        // that pairs that collide in one half do not collide in the other.
         let (scope, shape) = (charge.scope.id(), charge.limit.shape());
         let [home, rest] = [scope ^ shape, scope ^ shape.rotate_left(32)];
         let home = hash_half(&self.halves[0], home, charge.key);

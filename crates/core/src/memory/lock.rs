@@ -3,12 +3,12 @@
 use spin::RelaxStrategy;
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
-/// Held for tens of nanoseconds, so that a waiter is best off looking again; taken with one atomic
-/// operation and let go with a plain store, half the price of a lock that can put threads to sleep.
+/// Held for tens of nanoseconds, so spinning is best for a waiter. Taken with one atomic operation
+/// and released with a plain store, at half the cost of a lock that can put threads to sleep.
 pub(super) type Lock<T> = SpinMutex<T, Patience>;
 pub(super) type Guard<'a, T> = SpinMutexGuard<'a, T, Patience>;
 
-/// Looks again for a while, and then lets others run: the holder may be one of them.
+/// Spins for a while, then yields, because the holder may be waiting for the processor.
 pub(super) struct Patience;
 
 impl RelaxStrategy for Patience {

@@ -148,8 +148,7 @@ impl MemoryStore {
         self.charge_one_into(charge, |outcome| outcome)
     }
 
-    /// The same, and makes something of the outcome. For answers that contain it: an outcome that is returned
-    /// first is written twice, and the second time has to wait for the first.
+    /// Like `charge_one`, but builds the caller's result in place: saves one copy of the outcome.
     #[inline]
     pub fn charge_one_into<T>(&self, charge: &Charge<'_>, make: impl Fn(Outcome) -> T) -> T {
         // The clock is read first, so that it and the lock do not wait for each other.
@@ -163,7 +162,7 @@ impl MemoryStore {
         make(self.charge_locked(stripe, hash, charge, now))
     }
 
-    /// A charge for which its stripe is locked. Apart from those that are admitted in few steps.
+    /// The slow path of `charge_one`, out of line; the stripe is locked.
     #[inline(never)]
     fn charge_locked(
         &self,

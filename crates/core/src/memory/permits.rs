@@ -1,4 +1,4 @@
-//! Which keys a permit holds places of, so that its name alone is enough to release it.
+//! The keys that each permit is held for, so that its id alone is enough to release it.
 
 use std::collections::HashMap;
 
@@ -44,7 +44,7 @@ impl PermitRegister {
             .unwrap_or_default()
     }
 
-    /// Forgets that `permit` holds a place of `key`.
+    /// Forgets that `permit` is held for `key`.
     pub(super) fn remove(&self, permit: PermitId, key: KeyHash) {
         let mut part = self.part(permit).lock();
         if let Some(keys) = part.get_mut(&permit) {

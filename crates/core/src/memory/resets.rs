@@ -1,5 +1,5 @@
-//! Which keys were reset, and when each was charged last before that: what was charged by then went with the reset,
-//! and is not given back to what was charged since.
+//! The keys that were reset, with the time of the last charge before the reset. A charge up to that time was cleared by
+//! the reset and must not be given back.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -24,15 +24,15 @@ pub(super) struct Resets {
 #[derive(Debug, Default)]
 struct KeptResets {
     last_charges: HashMap<KeyHash, Timestamp>,
-    /// The keys, the one that was first reset first.
+    /// The keys in the order of their resets.
     order: VecDeque<KeyHash>,
-    /// What was charged to any key up to then is not given back: it stands for the resets that are no longer known by
-    /// their key. Never gives too much; what is held back flows back or leaves its window as if it had been used.
+    /// Charges to any key up to this time are not given back. Covers resets that are no longer listed by key. Errs on
+    /// the strict side: such a charge counts as used until it flows back or leaves its window.
     all_up_to: Timestamp,
 }
 
 impl Resets {
-    /// Remembers that a key was reset, which was last charged at `last_charge`.
+    /// Records the reset of a key that was last charged at `last_charge`.
     pub(super) fn add(&self, key: KeyHash, last_charge: Timestamp) {
         let mut kept = self.kept.lock();
         let KeptResets {

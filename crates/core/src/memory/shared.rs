@@ -1,4 +1,4 @@
-//! What the stripes of a store have in common: counts, the register of permits, and what was reset.
+//! State that the stripes of a store share: counts, the register of permits, and the resets.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -6,15 +6,15 @@ use super::permits::PermitRegister;
 use super::resets::Resets;
 use crate::time::Timestamp;
 
-/// What a key takes in a table: a slot, and its part of the empty places.
+/// The memory of a key in a table: a slot, and its part of the empty slots.
 const KEY_BYTES: usize = 44;
 
-/// What states outside of the tables take.
+/// The memory of spilled states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct StateSize {
     /// Of all states.
     pub(super) bytes: usize,
-    /// Of those that are permits.
+    /// The part of `bytes` that is taken by permits.
     pub(super) permit_bytes: usize,
     pub(super) permit_keys: usize,
 }
@@ -26,7 +26,7 @@ pub(super) struct SharedCounts {
     max_keys: usize,
     /// How much memory states may take, in bytes.
     max_memory: usize,
-    /// What states outside of the tables take.
+    /// The memory of spilled states.
     outside: AtomicUsize,
     permit_bytes: AtomicUsize,
     permit_keys: AtomicUsize,
@@ -37,7 +37,7 @@ pub(super) struct SharedCounts {
     evicted: AtomicU64,
 }
 
-/// What a memory store holds, and what it had to let go.
+/// The contents of a memory store, and its evictions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
@@ -45,7 +45,7 @@ pub struct MemoryStats {
     pub keys: usize,
     /// The most keys it may hold.
     pub max_keys: usize,
-    /// What the states take, in bytes: 44 for each key, and what does not fit into that.
+    /// The memory of the states, in bytes: 44 for each key, plus spilled states.
     pub memory: usize,
     /// The most that they may take.
     pub max_memory: usize,
@@ -95,8 +95,8 @@ impl SharedCounts {
         self.keys.load(Ordering::Relaxed) > self.max_keys || self.memory() > self.max_memory
     }
 
-    /// Whether permits take 15 of 16 parts of what may be held. They are never evicted: without a rest that is
-    /// theirs, counters would be evicted right after each charge, and limit nothing.
+    /// Whether permits take 15/16 of the memory. Permits are never evicted: without a reserve for counters, those would
+    /// be evicted right after each charge and limit nothing.
     pub(super) fn is_full_of_permits(&self) -> bool {
         let keys = self.permit_keys.load(Ordering::Relaxed);
         let bytes = self.permit_bytes.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! One key's place in the table: 32 bytes for its hash, its state and what the sweep needs.
+//! A slot of the table: 32 bytes for a key's hash, its state and a tag for the sweep.
 
 use crate::algorithm::{BucketState, CounterState, FixedWindowState};
 use crate::time::{Micros, Timestamp};
@@ -18,15 +18,15 @@ pub(super) struct KeyHash {
 }
 
 impl KeyHash {
-    /// The bits that choose the stripe: of the half that a slot holds whole, so that a slot of a
-    /// snapshot finds its stripe in a store with more or fewer of them. The place in the table follows
-    /// from the other end.
+    /// The bits that choose the stripe. They are from the half that a slot stores completely, so that a slot of a
+    /// snapshot finds its stripe in a store with another number of stripes. The index in the table comes from the other
+    /// end.
     pub(super) fn stripe_bits(self) -> u64 {
         self.home & Tag::MASK
     }
 }
 
-/// A place in the table. Aligned so that none lies across two cache lines.
+/// A slot of the table. Aligned so that none crosses a cache line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(align(32))]
 pub(super) struct Slot {
@@ -36,7 +36,7 @@ pub(super) struct Slot {
     pub(super) words: [u64; 2],
 }
 
-/// What is known of a slot without knowing its limit, in 16 bits.
+/// The properties of a slot that do not depend on its limit, in 16 bits.
 ///
 /// From the low end: 11 bits for the time until the state is like a fresh one, a bit for a key
 /// that is being denied, two for the kind.

@@ -13,23 +13,23 @@ use crate::time::{Micros, Timestamp};
 
 /// How many keys are looked at to find the one nearest to fresh.
 const LOOKED_AT: usize = 512;
-/// How long an idle key stays. One that is used all the time, and idle for a moment in between, would
-/// otherwise go and come back with every request.
+/// How long an idle key stays. Without this, a key that is idle for a moment between requests would be removed and
+/// inserted again for every request.
 const LINGERS: Micros = Micros::SECOND;
-/// How many places a new key sweeps: enough that new keys alone keep idle ones to a quarter.
+/// The number of slots that a new key sweeps. Enough that new keys alone keep idle ones to a quarter.
 const SWEPT_PER_KEY: usize = 4;
 
-/// In this order, so that a decision touches the first cache line and the one that names the key's chunk.
+/// The order of the fields makes a decision touch only the first cache line and the one that names the key's chunk.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Stripe {
     /// The time at which the stripe was last used, by the store's own clock.
     pub(super) used_at: Timestamp,
-    /// Charges since one of them last set off a sweep.
+    /// Charges since the last sweep.
     charges: u32,
     /// How often a state was changed, other than by time. Wraps around.
     changes: u32,
-    /// Boxed because most stores have no such state, and stripes are many.
+    /// Boxed because most stores have no spilled states, and there are many stripes.
     spilled: Option<Box<Slab<Heap>>>,
     table: Table,
 }
@@ -52,8 +52,8 @@ impl Stripe {
         }
     }
 
-    /// Charges a key that is known and has enough left, as nearly all have: what [`apply`](Self::apply) would
-    /// do, in fewer steps. None, and nothing is changed, for any other charge.
+    /// The fast path for a known key with enough left, as nearly all have. Does the same as [`apply`](Self::apply), in
+    /// fewer steps. For any other charge, returns `None` and changes nothing.
     #[inline]
     pub(super) fn admit(
         &mut self,
@@ -73,7 +73,7 @@ impl Stripe {
         Some(outcome)
     }
 
-    /// Decides, and changes what the step changes. A denial is only noted.
+    /// Decides and applies the step. A denial only sets a mark.
     pub(super) fn apply(
         &mut self,
         step: StateStep,
@@ -88,7 +88,7 @@ impl Stripe {
         }
     }
 
-    /// Forgets a key, and that what it was charged so far can be given back.
+    /// Removes a key. Its charges so far can no longer be given back.
     pub(super) fn forget(&mut self, hash: KeyHash, limit: &Limit, shared: &SharedCounts) {
         let Some(place) = self.table.find(hash) else {
             return;
@@ -125,9 +125,8 @@ impl Stripe {
         self.changes = self.changes.wrapping_add(1);
     }
 
-    /// Copies slots in the order of their homes, those with the home `from` first, at about `most` places:
-    /// states that fit into a slot to `slots`, the hashes of others to `spilled`. Returns the home to go
-    /// on from, as [`Table::visit`] does.
+    /// Copies about `most` slots in the order of their homes, from the home `from`: inline states to `slots`, the
+    /// hashes of spilled ones to `spilled`. Returns the home to continue from, as [`Table::visit`] does.
     pub(super) fn copy(
         &self,
         from: u64,
@@ -149,8 +148,8 @@ impl Stripe {
         Some((slot, *hash, state))
     }
 
-    /// Adds a state that was kept, in place of one that its key has. In a full store it takes the place
-    /// of another key, as a new key does. False if there is none here to make room.
+    /// Adds a state from a snapshot and replaces the current state of its key. A full store evicts another key, as for
+    /// a new key. False if no key here can be evicted.
     pub(super) fn restore(
         &mut self,
         mut slot: Slot,
@@ -213,8 +212,7 @@ impl Stripe {
         is_due
     }
 
-    /// Takes `places` more looks at places, and removes the keys that have been like fresh ones for
-    /// a while at `now`.
+    /// Examines the next `count` slots and removes keys that have been idle for a while at `now`.
     pub(super) fn sweep(&mut self, places: usize, now: Timestamp, shared: &SharedCounts) {
         let mut removed = 0;
         for _ in 0..places {
@@ -227,7 +225,7 @@ impl Stripe {
             let hand = self.table.hand();
             let slot = self.table.get(hand);
             if !slot.is_empty() && slot.fresh_at() + LINGERS <= now {
-                // Another slot may have moved into this place: look at it again.
+                // Another slot may have moved to this index: examine it again.
                 self.remove(hand, shared);
                 removed += 1;
             } else {
@@ -240,13 +238,13 @@ impl Stripe {
         }
     }
 
-    /// How many places a sweep of the whole stripe has to look at.
+    /// The number of slots that a sweep of the whole stripe examines.
     pub(super) fn places(&self) -> usize {
         self.table.places()
     }
 
-    /// Removes the key that will be missed the least: one that is idle at `idle_at`, else the one
-    /// nearest to fresh, and one that is being denied last of all. Never one with permits. False if there is none.
+    /// Evicts the least valuable key: one that is idle at `idle_at`, else the one nearest to idle; keys that are being
+    /// denied come last. Never a key with permits. False if there is no candidate.
     pub(super) fn evict(&mut self, idle_at: Option<Timestamp>, shared: &SharedCounts) -> bool {
         let is_idle = |fresh_at: Timestamp| idle_at.is_some_and(|now| fresh_at <= now);
         let mut looked_at = 0;
@@ -323,7 +321,7 @@ impl Stripe {
                     slot.mark_denied();
                 }
             }
-            // Only what is used is worth a key: not what was given back to one that is gone.
+            // Insert a key only if it has usage: giving back to a removed key leaves none.
             None if outcome.reset_at > task.now => {
                 self.insert(inline_slot(task.hash, next, outcome.reset_at), task, shared);
             }
@@ -386,8 +384,8 @@ impl Stripe {
             self.note_change();
         }
         let after = form.decide(self.spill(task.hash), 0, task.now);
-        // In the terms of the state itself. What only asks after a clock was set back sees the state moved
-        // to the present, but leaves it where it is.
+        // By the state's own time. After a clock was set back, a charge that changes nothing sees the state rebased,
+        // but leaves it unchanged.
         let fresh_at = match self.spill(task.hash) {
             Some(HeapState::HeldPermits(permits)) => permits.last_end(),
             _ if step == StateStep::Charge && asked.allowed && !task.takes() => {

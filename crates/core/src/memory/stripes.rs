@@ -1,4 +1,4 @@
-//! All stripes of a store: which one a key is in, when it is used, and what is done in passing.
+//! All stripes of a store: finding the stripe of a key, locking it, and sweeping along with charges.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,10 +15,10 @@ use crate::limit::MAX_WINDOW;
 use crate::outcome::Outcome;
 use crate::time::{Micros, Timestamp};
 
-/// About as many keys are in one stripe when the store is full. What is done under one lock, such
-/// as growing, takes time in proportion to this and not to the size of the store.
+/// About the number of keys in one stripe of a full store. Work under one lock, such as growing, takes time in
+/// proportion to this and not to the size of the store.
 const KEYS_PER_STRIPE: usize = 16_384;
-/// A smaller store has fewer stripes, down to one, so that what it lets go is well chosen.
+/// A smaller store has fewer stripes, down to one, so that evictions have enough keys to choose from.
 const KEYS_TO_CHOOSE_FROM: usize = 1_024;
 const STRIPES_FOR_THREADS: usize = 64;
 /// The hash has this many bits to choose a stripe by.
@@ -27,9 +27,9 @@ const MAX_STRIPES: usize = 1 << 16;
 const THREADS_DIFFER: Micros = Micros::from_millis(10);
 /// The latest time at which anything is decided: every window that starts then has an end.
 const LATEST: Timestamp = Timestamp::from_micros(Timestamp::MAX.as_micros() - 2 * MAX_WINDOW.get());
-/// One out of so many charges on a stripe sweeps a little of some stripe.
+/// One of this many charges on a stripe sweeps a few slots of some stripe.
 const CHARGES_PER_SWEEP: u32 = 256;
-/// How many places it sweeps then.
+/// The number of slots that it sweeps.
 const PLACES_PER_SWEEP: usize = 32;
 
 pub(super) struct Stripes {
@@ -69,7 +69,7 @@ impl StoreClock {
 #[repr(align(128))]
 struct Aligned<T>(T);
 
-/// In how many stripes a permit looks for a key whose room it can have.
+/// The number of stripes in which a permit looks for a key to evict.
 const STRIPES_PER_PERMIT: usize = 16;
 
 impl Stripes {
@@ -152,12 +152,11 @@ impl Stripes {
         (stripe, now)
     }
 
-    /// The time for a thread that comes to a stripe with an earlier time than it was `used_at`.
+    /// The current time for a thread whose time is earlier than the stripe's `used_at`.
     ///
-    /// The thread had to wait for the lock or for the processor, so its time is old and the clock is read
-    /// again. A small difference that remains is that of the clocks of two threads, and is made up: to a
-    /// small bucket it would look like a clock that was set back. A clock that really was set back is
-    /// further behind.
+    /// The thread had to wait for the lock or for the processor, so its time is old and the clock is read again. A
+    /// small remaining difference is between the clocks of two threads, and is ignored: to a small bucket it would look
+    /// like a clock that was set back. A clock that really was set back is further behind.
     #[cold]
     fn catch_up(&self, used_at: Timestamp) -> Timestamp {
         let now = self.clock.now();
@@ -225,7 +224,7 @@ impl Stripes {
         self.make_room(idle_at);
     }
 
-    /// A new key takes the place of one in its own stripe. Where there was none, one in another has to go.
+    /// Evicts a key of another stripe, for a new key whose own stripe had none to evict.
     fn make_room(&self, idle_at: Option<Timestamp>) {
         for _ in 0..self.all.len() {
             if !self.shared.0.is_over() {
@@ -235,8 +234,8 @@ impl Stripes {
         }
     }
 
-    /// Removes a few keys for a permit, if more is held than may be: counters, unless permits take too much of it
-    /// already; then only what has ended. False if that was not enough.
+    /// If the store is over its memory, removes a few keys for a permit: counters, or only ended states if permits take
+    /// too much already. False if that was not enough.
     #[cold]
     pub(super) fn makes_room_for_permit(&self) -> bool {
         let (shared, idle_at) = (&self.shared.0, self.idle_at());
@@ -259,13 +258,12 @@ impl Stripes {
         &self.all[next & (self.all.len() - 1)].0
     }
 
-    /// Each of them, to be locked on its own.
+    /// Iterates over the stripes, to be locked one by one.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Lock<Stripe>> {
         self.all.iter().map(|stripe| &stripe.0)
     }
 
-    /// Adds a state that was kept, as [`Stripe::restore`] does, with room made in other stripes if there
-    /// is none in its own.
+    /// Like [`Stripe::restore`], but also evicts from other stripes if its own has no candidate.
     pub(super) fn restore(
         &self,
         slot: Slot,
@@ -286,7 +284,7 @@ impl Stripes {
         if let Some(now) = self.idle_at() {
             for _ in 0..self.all.len().div_ceil(parts) {
                 let mut stripe = self.next_to_tidy().lock();
-                // One look for each place, and one more for each key that is removed.
+                // One step for each slot, and one more for each removed key.
                 let looks = stripe.places().saturating_mul(2);
                 stripe.sweep(looks, now, &self.shared.0);
             }
@@ -305,7 +303,7 @@ impl LockedStripes<'_> {
         &self.locked[self.position(task)].1
     }
 
-    /// Decides, and takes what is allowed.
+    /// Decides, and applies an allowed charge.
     pub(super) fn charge(&mut self, task: &Task<'_>) -> Outcome {
         let position = self.position(task);
         self.locked[position]
@@ -318,7 +316,7 @@ impl LockedStripes<'_> {
         self.locked.partition_point(|(locked, _)| *locked < index)
     }
 
-    /// Lets go of them after a charge, and does a little of the sweeping if it is due.
+    /// Unlocks the stripes after a charge, and sweeps a few slots if that is due.
     pub(super) fn finish(mut self) {
         let mut is_due = false;
         for (_, stripe) in &mut self.locked {

@@ -1,29 +1,30 @@
-//! An open table of slots: linear probing, growing by about an eighth at a time, so that between 71 and
-//! 80 of 100 places are in use once it has more than eight chunks.
+//! A hash table of slots with linear probing. It grows by about an eighth at a time, so that 71 to 80 of 100 slots are
+//! in use once it has more than eight chunks.
 //!
 //! A large table consists of chunks of one size, and grows in place by more of them. So growing frees next to
 //! nothing: tables that grow at the same time, as those of all stripes do, leave no holes in the allocator that
 //! are too small for their next sizes.
 //!
-//! Knows hashes and places; what a slot's words mean is the stripe's affair.
+//! Knows only hashes and indices; the stripe interprets a slot's words.
 
 use smallvec::SmallVec;
 
 use super::slot::{KeyHash, Slot};
 
-/// How many places are in a chunk: 8 KiB less one place. Allocators hand out sizes in classes, and some need up to 31
-/// bytes more for the alignment of slots: with one more place, a chunk would fall into the next class.
+/// The number of slots in a chunk: 8 KiB minus one slot. Allocators have size classes, and some need up to 31 bytes
+/// more for the alignment of slots: with one more slot, a chunk would fall into the next class.
 const CHUNK: usize = 255;
-/// So many chunks are found without another look into memory.
+/// The number of chunks that are found without following another pointer.
 const NEAR_CHUNKS: usize = 8;
-/// Up to this many places a table doubles; then it gets its first chunk. A table that is replaced by a larger one may be
+/// Up to this many slots a table doubles; then it gets its first chunk. A table that is replaced by a larger one may be
 /// freed by another thread than the one that allocated it, and then its memory waits for that thread to allocate the
-/// same size, which it does not do again: all stripes grow at the same time. So few sizes, and small ones, are left behind.
+/// same size, which it does not do again: all stripes grow at the same time. So few sizes, and small ones, are left
+/// behind.
 const DOUBLES_TO: usize = 31;
 const SMALLEST: usize = 7;
 
-/// The slots of one stripe. In this order, so that all but the chunks is in a stripe's first cache line. No table
-/// ever has as many places as its numbers can hold.
+/// The slots of one stripe. The order of the fields puts everything except the chunks into a stripe's first cache line.
+/// No table ever has `u32::MAX` slots.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Table {
@@ -49,7 +50,7 @@ impl Default for TableSlots {
 }
 
 impl TableSlots {
-    /// So many empty ones: less than a chunk, or whole chunks.
+    /// Allocates `capacity` empty slots: less than a chunk, or whole chunks.
     fn empty(places: usize) -> Self {
         if places < CHUNK {
             return Self::Few(vec![Slot::EMPTY; places].into());
@@ -60,7 +61,7 @@ impl TableSlots {
 }
 
 impl Table {
-    /// How many places there are, empty ones among them.
+    /// The number of slots, including empty ones.
     #[inline]
     pub(super) fn places(&self) -> usize {
         match &self.slots {
@@ -78,12 +79,12 @@ impl Table {
         self.hand as usize
     }
 
-    /// The next sweep goes on at `place`.
+    /// Lets the next sweep continue at `index`.
     pub(super) fn set_hand(&mut self, place: usize) {
         self.hand = u32::try_from(place).unwrap_or(0);
     }
 
-    /// The slot at `place`, empty or not.
+    /// The slot at `index`, empty or not.
     pub(super) fn get(&self, place: usize) -> Slot {
         match &self.slots {
             TableSlots::Few(slots) => slots[place],
@@ -125,8 +126,8 @@ impl Table {
         }
     }
 
-    /// Visits slots in the order of their homes, those with the home `from` first, at about `most`
-    /// places. Returns the home to go on from; none if these were the last.
+    /// Visits about `most` slots in the order of their homes, starting with the home `from`. Returns the home to
+    /// continue from, or `None` at the end.
     ///
     /// A home says nothing about the size of the table or about other slots. So calls that follow one
     /// another visit every slot that is there all the time, once, whatever else is added, removed or
@@ -143,7 +144,7 @@ impl Table {
         }
         let first = home_among(from, places);
         let is_empty = |place: &usize| self.get(*place).is_empty();
-        // A part ends at an empty place: no slot before it has its home after it, or the reverse.
+        // A part ends at an empty slot: no slot before it has its home after it, or the reverse.
         let last = first.saturating_add(most.max(1)).min(places);
         let gap = if last < places {
             let before = (first..last).rev().find(is_empty);
@@ -177,7 +178,7 @@ impl Table {
         self.len += 1;
     }
 
-    /// Empties the place, and closes the gap in every run of slots that went through it.
+    /// Empties the slot at `index`, and closes the gap in every run of slots that went through it.
     pub(super) fn remove(&mut self, place: usize) {
         let places = self.places();
         let distance = |from: usize, to: usize| {
@@ -205,7 +206,7 @@ impl Table {
         self.len -= 1;
     }
 
-    /// Gives memory back when most places are empty.
+    /// Frees memory when most slots are empty.
     pub(super) fn shrink(&mut self) {
         if self.len == 0 {
             *self = Self::default();
@@ -252,8 +253,8 @@ impl Table {
             .into_iter()
             .flatten()
             .collect();
-        // First all slots to the end, then each from there to its home among so many places. It is never behind
-        // the slot, unless slots at the end do not fit there and belong to the beginning.
+        // First move all slots to the end, then each from there to its new home. The home is never behind the slot,
+        // unless slots at the end do not fit there and wrap around to the beginning.
         let mut packed = places;
         for from in (0..old).rev() {
             let slot = self.take(from);
@@ -290,7 +291,7 @@ impl Table {
     }
 }
 
-/// Where `hash` is, if it is there. There is always an empty place: a table is never full.
+/// The index of `hash`. The loop ends because a table always has an empty slot.
 #[inline]
 fn find_among_few(slots: &[Slot], hash: KeyHash) -> Option<usize> {
     let mut place = home_among(hash.home, slots.len());
@@ -309,7 +310,7 @@ fn find_among_few(slots: &[Slot], hash: KeyHash) -> Option<usize> {
     }
 }
 
-/// The chunk in which `hash` is, and its place there. There is always an empty place: a table is never full.
+/// The chunk of `hash`, and its index there. The loop ends because a table always has an empty slot.
 #[inline]
 fn find_in_chunks(chunks: &[Box<SlotChunk>], hash: KeyHash) -> Option<(usize, usize)> {
     let home = home_among(hash.home, chunks.len() * CHUNK);
@@ -332,8 +333,7 @@ fn find_in_chunks(chunks: &[Box<SlotChunk>], hash: KeyHash) -> Option<(usize, us
     }
 }
 
-/// The size of a table that has grown from `places`. Less than a chunk: one place less than a size class of
-/// allocators.
+/// The next larger capacity. Below a chunk it is one slot less than a size class of allocators.
 fn next_size(places: usize) -> usize {
     match places {
         0 => SMALLEST,
@@ -344,7 +344,7 @@ fn next_size(places: usize) -> usize {
     }
 }
 
-/// The place at which `home` would like to be, in proportion to its size.
+/// The index at which a probe for `home` begins, in proportion to the capacity.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "the product's high half is below `places`"
@@ -354,7 +354,7 @@ fn home_among(home: u64, places: usize) -> usize {
     ((u128::from(home) * places as u128) >> 64) as usize
 }
 
-/// The smallest home whose place is `place`, which is one of `places`.
+/// The smallest home whose probe begins at `index`.
 fn first_home(place: usize, places: usize) -> u64 {
     let home = ((place as u128) << 64).div_ceil(places as u128);
     u64::try_from(home).unwrap_or(u64::MAX)

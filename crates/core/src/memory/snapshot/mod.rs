@@ -1,7 +1,7 @@
 //! Snapshots: the states of a memory store as a stream of bytes, and a store that goes on from one.
 //!
-//! `words.rs` is the stream with its checksums, `states.rs` what a state looks like in it. Where a
-//! snapshot is kept, and when one is written, is left to the caller.
+//! `words.rs` has the stream with its checksums, `states.rs` the encoding of a state. The caller decides where a
+//! snapshot is kept and when one is written.
 
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -25,7 +25,7 @@ use crate::time::Timestamp;
 
 /// The version of the form. To be raised with every change of it, or of what the words of a state mean.
 const VERSION: u64 = 1;
-/// At how many places of a table is looked under one lock.
+/// The number of slots that are examined under one lock.
 const PLACES_PER_LOCK: usize = 1_024;
 /// How many words of states that are kept outside of the table are copied under one lock. One state is
 /// always copied whole.

@@ -1,4 +1,4 @@
-//! A state as words: its slot, and what does not fit into that.
+//! A state as words: its slot, and its spilled state if it has one.
 
 use std::io::Read;
 
@@ -22,7 +22,7 @@ pub(super) const END: [u64; 4] = [0; 4];
 /// A state that was kept.
 pub(super) struct KeptState {
     pub(super) slot: Slot,
-    /// What does not fit into the slot, with the key's whole hash.
+    /// The spilled state, with the key's whole hash.
     pub(super) spilled: Option<(KeyHash, HeapState)>,
 }
 

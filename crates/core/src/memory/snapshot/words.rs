@@ -13,7 +13,7 @@ const MAGIC: [u8; 8] = *b"tgcounts";
 const BLOCK: usize = 8_192;
 const WORD: usize = size_of::<u64>();
 
-/// Writes words. What is not [finished](Self::finish) is not a stream.
+/// Writes words. The stream is valid only after [`finish`](Self::finish).
 pub(super) struct WordWriter<W> {
     to: W,
     /// The length of the block, and then its words as bytes.
@@ -77,7 +77,7 @@ fn empty_block() -> Vec<u8> {
     block
 }
 
-/// Depends on the block's place in the stream.
+/// Depends on the block's position in the stream.
 fn checksum(block: &[u8], number: u64) -> u64 {
     xxh3_64_with_seed(block, number)
 }
