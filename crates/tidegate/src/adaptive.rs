@@ -1,8 +1,8 @@
-//! Limits that follow what the upstream can do: how many requests at once, or per window.
+//! Limits that follow the capacity of the upstream: a number of concurrent requests, or a rate.
 //!
-//! [`AdaptiveLimit`] is the live side, one for each rule of this instance: it hands out the limit in
-//! force and takes in how requests ended. The estimates are pure: of requests at once in
-//! `adaptive/estimator.rs`, of rates in `adaptive/pace.rs`.
+//! [`AdaptiveLimit`] is the live side, one for each rule of this instance: it returns the limit in force and records
+//! how requests end. The estimates are pure: concurrent requests in `adaptive/estimator.rs`, rates in
+//! `adaptive/pace.rs`.
 
 mod baseline;
 mod estimator;

@@ -1,7 +1,7 @@
-//! Whose address a request counts for, and the key that it counts on.
+//! The client address of a request, and its counter key.
 //!
-//! IPv4-mapped IPv6 addresses are IPv4 addresses everywhere, so that no client has two. What is read
-//! from a header is believed no further than the trusted proxies reach.
+//! IPv4-mapped IPv6 addresses are IPv4 addresses everywhere, so that no client has two. An address in a header counts
+//! only if a trusted proxy wrote it.
 
 use std::fmt::{self, Write as _};
 use std::iter;
@@ -174,7 +174,7 @@ impl fmt::Write for Text {
     }
 }
 
-/// The proxies whose word on the client's address is taken. None, unless they are named.
+/// Proxies trusted to report the client's address. By default none.
 ///
 /// A network of IPv6 addresses never holds IPv4 ones, not even `::/0`: those have to be named.
 ///
@@ -293,7 +293,7 @@ impl TrustedProxies {
         }
     }
 
-    /// The same, of a request whose header of a name has these `values`, by the headers that are read.
+    /// Like `client_address`, reading only the headers that `header` selects through `values`.
     pub fn client_by<'h, V>(
         &self,
         header: ForwardedHeader,

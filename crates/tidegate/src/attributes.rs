@@ -1,4 +1,4 @@
-//! What is known of a request, whatever front end it came through.
+//! The attributes of a request, the same for every front end.
 
 mod forms;
 
@@ -23,7 +23,7 @@ pub const MAX_NAME: usize = 128;
 /// The longest value of an attribute, in bytes.
 pub const MAX_VALUE: usize = 8_192;
 
-/// What is known of a request: named texts, its cost, and its time if it brings one.
+/// The attributes of a request: named texts, its cost, and its time if it has one.
 ///
 /// Some names have a meaning and are brought into one form: `ip` is an address, `path` is
 /// normalised, `host` is [normalised](crate::host::normalise) too, `method` is upper-case, `authorization` and
@@ -44,7 +44,7 @@ pub const MAX_VALUE: usize = 8_192;
 pub struct Attributes<'a> {
     entries: SmallVec<[(Cow<'a, str>, Cow<'a, str>); 8]>,
     ip: Option<IpAddr>,
-    /// What servers may take the path for, besides what is in the entries.
+    /// Other readings of the path by some servers, besides the entry `path`.
     other_paths: Vec<String>,
     /// The attributes without a value because the request's credentials are not valid. Those that are credentials
     /// are among the entries too, in a form.
@@ -68,7 +68,7 @@ pub enum AttributeError {
     /// An `ip` that is not an address.
     #[error("attribute `ip` must be an IPv4 or IPv6 address, not `{value}`")]
     NotAnAddress {
-        /// What was given.
+        /// The given value.
         value: String,
     },
     /// A path that cannot be normalised.
@@ -82,7 +82,7 @@ pub enum AttributeError {
         "`{name}` cannot be the name of an attribute; use 1 to {MAX_NAME} printable ASCII characters, without spaces"
     )]
     BadName {
-        /// What was given, shortened.
+        /// The given value, shortened.
         name: String,
     },
     /// The same name a second time.
@@ -91,7 +91,7 @@ pub enum AttributeError {
         /// Its name.
         name: String,
     },
-    /// Different values of one attribute, in places that the client writes.
+    /// Different values of one attribute, all written by the client.
     #[error(
         "the request gives two different values for `{name}`, in headers, parameters of the query or cookies; send one"
     )]
@@ -150,7 +150,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Adds what is known under `name`.
+    /// Adds an attribute.
     pub fn insert(
         &mut self,
         name: impl Into<Cow<'a, str>>,
@@ -248,7 +248,7 @@ impl<'a> Attributes<'a> {
         Ok(())
     }
 
-    /// Adds the path of a request, in which an encoded slash means what `slashes` says.
+    /// Adds the path of a request. `slashes` says how an encoded slash is read.
     pub fn insert_path(
         &mut self,
         path: impl Into<Cow<'a, str>>,
@@ -278,7 +278,7 @@ impl<'a> Attributes<'a> {
         self.insert_with("path".into(), path.into(), slashes, PathForm::Raw)
     }
 
-    /// [Adds](Self::insert_raw_path) a path in place of the one that was known before.
+    /// [Adds](Self::insert_raw_path) a path, or replaces the current one.
     pub fn set_raw_path(
         &mut self,
         path: impl Into<AttributeValue<'a>>,
@@ -288,7 +288,7 @@ impl<'a> Attributes<'a> {
         self.insert_raw_path(path, slashes)
     }
 
-    /// Adds what is known under `name`, in place of what was known before. An empty value removes it.
+    /// Adds or replaces an attribute. An empty value removes it.
     ///
     /// ```
     /// use tidegate::Attributes;
@@ -320,10 +320,10 @@ impl<'a> Attributes<'a> {
         self.refused.retain(|(known, _)| known != name);
     }
 
-    /// Says that the request has credentials that should give this attribute, and are not valid. It then has
-    /// no value, and a rule that applies to the request and reads it denies the request, unless the gate
-    /// [treats](crate::Gate::with_invalid_credentials) such credentials as missing ones. A value that is set
-    /// later replaces it.
+    /// Marks this attribute as missing because the credentials that should provide it are invalid. It then has no
+    /// value, and a rule that applies to the request and reads the attribute denies the request, unless the gate
+    /// [treats](crate::Gate::with_invalid_credentials) such credentials as missing ones. A value that is set later
+    /// replaces it.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -348,7 +348,7 @@ impl<'a> Attributes<'a> {
         &self.refused
     }
 
-    /// Says that the credentials may become valid in a moment, when a key is known that they name.
+    /// Marks the credentials as possibly valid in a moment: they name a key that is still being fetched.
     pub fn await_key(&mut self) {
         self.awaits_key = true;
     }
@@ -358,7 +358,7 @@ impl<'a> Attributes<'a> {
         self.awaits_key
     }
 
-    /// The same, borrowed from nothing: for a request that is decided later.
+    /// An owned copy, for a request that is decided later.
     pub fn into_owned<'b>(self) -> Attributes<'b> {
         let owned = |text: Cow<'a, str>| Cow::Owned(text.into_owned());
         let entries = self.entries.into_iter();
@@ -416,12 +416,12 @@ impl<'a> Attributes<'a> {
         Ok(normal)
     }
 
-    /// What servers may take the path for, besides the attribute `path`.
+    /// Other readings of the path by some servers, besides the attribute `path`.
     pub(crate) fn other_paths(&self) -> &[String] {
         &self.other_paths
     }
 
-    /// What is known under `name`.
+    /// The value of an attribute.
     pub fn get(&self, name: &str) -> Option<&str> {
         let entry = self.entries.iter().find(|(known, _)| known == name)?;
         (!self.is_refused(name)).then_some(&*entry.1)

@@ -1,5 +1,4 @@
-//! Credentials in one form, so that each has one counter whatever its spelling, and what a gate does with
-//! those that are not valid.
+//! Credentials in one form, so that each has one counter whatever its spelling, and the handling of invalid ones.
 
 use std::borrow::Cow;
 
@@ -8,8 +7,8 @@ use crate::reason::Reason;
 /// The alphabet of base64, in the order of its values.
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// What a gate does with a request whose credentials are there and not valid, if a rule that applies to it
-/// reads an attribute that they should give.
+/// How a gate handles invalid credentials, if a rule that applies to the request reads an attribute that they should
+/// provide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum InvalidCredentials {
@@ -58,9 +57,9 @@ pub(crate) fn are_credentials(name: &str) -> bool {
     matches!(name, "authorization" | "header.authorization")
 }
 
-/// Credentials, as in `Authorization`, in one form: the scheme in lower case, one space for spaces and
-/// tabs, none around them. A value without a space has no scheme and stays as it is. What follows `Basic` is
-/// decoded as lenient servers do and encoded again.
+/// Credentials, as in `Authorization`, in one form: the scheme in lower case, one space for spaces and tabs, none
+/// around them. A value without a space has no scheme and stays as it is. The part after `Basic` is decoded as lenient
+/// servers do and encoded again.
 ///
 /// ```
 /// use tidegate::credentials;
@@ -127,9 +126,9 @@ fn folded_in(value: &[u8]) -> (Cow<'_, [u8]>, usize) {
     (form, count)
 }
 
-/// Basic credentials as they are encoded canonically. Lenient servers skip what is not of the alphabet, need
-/// no padding and ignore unused bits. They do not agree on `-`, `_` and what follows the padding, nor on a NUL, at which
-/// PHP ends a name and a password.
+/// Basic credentials as they are encoded canonically. Lenient servers skip characters outside of the alphabet, need no
+/// padding and ignore unused bits. They do not agree on `-`, `_` and characters after the padding, nor on a NUL, at
+/// which PHP ends a name and a password.
 fn basic(folded: Cow<'_, [u8]>) -> Result<Cow<'_, [u8]>, CredentialError> {
     const SCHEME: &[u8] = b"basic ";
     let mut form = Vec::with_capacity(folded.len() + 3);

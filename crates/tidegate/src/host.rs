@@ -1,4 +1,4 @@
-//! The one normaliser of hosts, for rules and routes alike.
+//! Normalises hosts, for rules and routes alike.
 //!
 //! Servers do not agree on what a malformed host means: some cut it at the first colon, some at the last,
 //! some do not look at it. So a host in any other form than the one described here is refused.

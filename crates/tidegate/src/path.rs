@@ -1,7 +1,7 @@
-//! The one normaliser of request paths, for matching and for forwarding alike.
+//! Normalises request paths, for matching and for forwarding alike.
 //!
-//! What is matched must be what the upstream will see, or a rule can be walked around by spelling a
-//! path another way. Hosts, whole URLs, and which paths a gateway refuses are left to the callers.
+//! The matched path must be the one that the upstream sees, or another spelling of a path bypasses a rule. Callers
+//! handle hosts, whole URLs, and the paths that a gateway refuses.
 
 mod readings;
 

@@ -16,7 +16,7 @@ pub enum Reason {
     StoreUnavailable,
     /// The request has credentials that are not valid, and the rule reads an attribute that they should give.
     InvalidCredentials,
-    /// The same, and they cannot be verified, because no key was ever loaded.
+    /// The credentials cannot be verified, because no key was ever loaded.
     KeysUnavailable,
 }
 

@@ -41,7 +41,7 @@ impl<'a> AttributeValue<'a> {
         }
     }
 
-    /// Whether there is nothing: such an attribute is a missing one.
+    /// Whether the value is empty: such an attribute counts as missing.
     pub fn is_empty(&self) -> bool {
         self.as_bytes().is_empty()
     }
@@ -55,7 +55,7 @@ impl<'a> AttributeValue<'a> {
         }
     }
 
-    /// The value if it is text, without another form of it.
+    /// The value if it is text; otherwise returns it unchanged.
     pub(crate) fn into_text(self) -> Result<Cow<'a, str>, Self> {
         match self.0 {
             Received::Text(text) => Ok(text),

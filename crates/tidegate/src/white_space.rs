@@ -1,5 +1,5 @@
-//! White space as the servers behind take it. HTTP knows the space and the tab alone. Many servers decode
-//! a header first, as Latin-1 or UTF-8, and then cut what Unicode calls white space.
+//! White space as upstream servers treat it. HTTP knows the space and the tab alone. Many servers decode a header
+//! first, as Latin-1 or UTF-8, and then trim Unicode white space.
 
 use std::borrow::Cow;
 

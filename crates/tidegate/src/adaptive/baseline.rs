@@ -1,18 +1,18 @@
 //! The latency of an upstream that is not overloaded, as far as that can be known.
 //!
-//! It falls immediately and rises slowly, for what is slower than usual is usually a queue. Because under
-//! steady overload every latency has the queue in it, there are *probes*: now and then the limit is
-//! lowered for two windows, one to drain the queue and one to measure without it. A lowered rate takes
-//! longer to drain the queue, so a [`RateBaseline`] waits until the latency no longer falls.
+//! It falls immediately and rises slowly, because a latency above the usual is usually a queue. Because under steady
+//! overload every latency has the queue in it, there are *probes*: now and then the limit is lowered for two windows,
+//! one to drain the queue and one to measure without it. A lowered rate takes longer to drain the queue, so a
+//! [`RateBaseline`] waits until the latency no longer falls.
 
 use tidegate_core::{Micros, Timestamp};
 
-/// Used windows before a probe while the measure is in doubt: the first may have been one of an overload, and
-/// one that has just been found much too high may be so still.
+/// Used windows before a probe while the baseline is in doubt: the first measurement may have been taken under
+/// overload, and one that was just found much too high may still be.
 const SOON: u32 = 20;
 /// Used windows from one probe to the next.
 const PROBE_EVERY: u32 = 250;
-/// What part of the way to a lower latency it goes in a window, and to a higher one.
+/// The fraction of the distance to a lower latency that the baseline moves in a window, and to a higher one.
 const FALLS: u64 = 8;
 const RISES: u64 = 4_000;
 
@@ -41,13 +41,13 @@ impl Baseline {
         }
     }
 
-    /// Whether the limit is to be lowered, so that a latency without a queue can be seen.
+    /// Whether the limit has to be lowered to measure a latency without a queue.
     pub(super) fn is_probing(&self) -> bool {
         self.phase != Phase::Watching
     }
 
-    /// Takes note of a window, and says how `latency` compares: the thousandths that the latency without a
-    /// queue is of it. None during a probe, when it says nothing about the limit.
+    /// Records a window. Returns the baseline divided by `latency`, in thousandths; `None` during a probe, which says
+    /// nothing about the limit.
     pub(super) fn compare(&mut self, latency: Micros, is_used: bool) -> Option<u64> {
         let latency = latency.get().max(1).saturating_mul(1_000);
         match self.phase {
@@ -94,7 +94,7 @@ impl Baseline {
     }
 }
 
-/// A probe of a rate that has not shown a steady latency after so many windows ends with what it sees.
+/// After this many windows without a steady latency, the probe of a rate ends with the current one.
 const LONGEST_PROBE: u32 = 100;
 
 /// The latency without a queue, of an upstream behind a rate.
@@ -123,12 +123,12 @@ impl RateBaseline {
         }
     }
 
-    /// Whether the rate is to be lowered, so that a latency without a queue can be seen.
+    /// Whether the rate has to be lowered to measure a latency without a queue.
     pub(super) fn is_probing(&self) -> bool {
         self.probe.is_some()
     }
 
-    /// Takes note of a window that ended at `now`. The latency without a queue; none while a probe is on.
+    /// Records a window that ended at `now`. Returns the latency without a queue; `None` during a probe.
     pub(super) fn compare(
         &mut self,
         latency: Micros,

@@ -1,4 +1,4 @@
-//! How many requests at once an upstream can bear, estimated from how they end.
+//! Estimates the number of concurrent requests that an upstream can handle, from how requests end.
 //!
 //! Pure whole-number arithmetic without a clock: the same samples give the same limit. Requests are looked
 //! at in windows of about one round trip, and the limit moves at most once in each:
@@ -21,7 +21,7 @@ use super::{Adaptive, Sample};
 pub(super) const PARTS: u64 = 1_000;
 /// The least that a limit above the target keeps in one window, in thousandths.
 const KEPT_ABOVE_TARGET: u64 = 800;
-/// What a limit keeps when the upstream drops requests, in thousandths.
+/// The fraction of the limit that remains when the upstream drops requests, in thousandths.
 pub(super) const KEPT_WHEN_DROPPED: u64 = 900;
 /// How much longer than without a queue a request may take, in thousandths.
 const TOLERANCE: u64 = 1_500;
@@ -29,10 +29,10 @@ const TOLERANCE: u64 = 1_500;
 const STEEPEST: u64 = 500;
 /// One part of the way to where the gradient points is gone in one window.
 const SMOOTHING: u64 = 5;
-/// What part of the limit is left for a probe.
+/// A probe divides the limit by this.
 pub(super) const PROBE: u64 = 4;
 
-/// An estimate of what an upstream can bear.
+/// An estimate of the concurrent requests that an upstream can handle.
 #[derive(Debug)]
 pub(super) struct Estimator {
     settings: Adaptive,
@@ -72,13 +72,13 @@ impl Estimator {
         self.latency
     }
 
-    /// Hears of a request. Whether a window was closed by it, so that the limit may have changed.
+    /// Records a request. True if it closed a window, so that the limit may have changed.
     pub(super) fn observe(&mut self, sample: Sample) -> bool {
         let Some(summary) = self.window.add(sample) else {
             return false;
         };
         self.latency = summary.latency.or(self.latency);
-        // What an earlier limit led to says nothing about this one.
+        // This window was still shaped by the earlier limit.
         if std::mem::take(&mut self.is_settling) {
             return true;
         }

@@ -1,17 +1,16 @@
-//! How many requests per window an upstream can do, estimated from how they end.
+//! Estimates the requests per window that an upstream can handle, from how requests end.
 //!
-//! Pure whole-number arithmetic: the same samples at the same times give the same rate. A rate does not
-//! bound the queue before an upstream, as a number of requests at once does; what is too much adds up.
-//! So this estimates two things, a *stretch* of at least 100 ms and 10 requests at a time: what the
-//! upstream does (from how many requests end) and how long its queue is (from their latency). The rate
-//! is what it does, and
+//! Pure whole-number arithmetic: the same samples at the same times give the same rate. A rate does not bound the queue
+//! in front of an upstream, as a number of concurrent requests does: any excess accumulates. So this estimates two
+//! things, for each *stretch* of at least 100 ms and 10 requests: the throughput of the upstream (from how many
+//! requests end) and the length of its queue (from their latency). The rate is the throughput, and
 //!
 //! - less while the median latency is above the target, the less the longer the queue, so that it drains;
 //! - more while it is below and the rate is really used, the more the shorter the queue;
 //! - a tenth less where many are dropped.
 //!
-//! Not all requests may be reported, and other instances may have a part of the rate. So the estimate
-//! learns what part of the rate is reported here while the upstream keeps up.
+//! Not all requests may be reported, and other instances may have a part of the rate. So the estimate learns which part
+//! of the rate is reported here while the upstream keeps up.
 
 use tidegate_core::{Micros, Timestamp};
 
@@ -20,32 +19,31 @@ use super::estimator::{KEPT_WHEN_DROPPED, PARTS, PROBE, of, within};
 use super::window::{SampleWindow, Summary};
 use super::{Adaptive, Ended};
 
-/// A stretch has at least so many requests and lasts at least so long,
+/// A stretch has at least this many requests and lasts at least this long,
 const ENOUGH: usize = 10;
 const SHORTEST: Micros = Micros::from_millis(100);
 /// or, where there are few, these.
 const FEW: usize = 3;
 const LONG: Micros = Micros::from_millis(250);
-/// After so long without any, what came before says nothing about what comes.
+/// After this long without requests, earlier samples are discarded.
 const GAP: Micros = Micros::from_seconds(10);
-/// The most that the rate may be above what the upstream does, in thousandths, and the least while it
-/// is raised.
+/// The most that the rate may exceed the throughput, in thousandths, and the least while it is raised.
 const MOST_ABOVE: u64 = 250;
 const LEAST_ABOVE: u64 = 20;
 /// The most that it may be below while the queue drains, in thousandths.
 const MOST_BELOW: u64 = 800;
-/// How often what the rate is raised by may double, while the latency is below half of the target.
+/// How often the increase of the rate may double while the latency is below half of the target.
 const DOUBLINGS: u32 = 5;
 /// How far the count of a stretch may be off by chance, in thousandths of it.
 const CHANCE: u64 = 1_100;
-/// The most that the queue is expected to grow by.
+/// The most that the latency is expected to grow, as a factor.
 const FARTHEST: u64 = 4;
-/// What part of what was granted and reported is forgotten with each stretch.
+/// Each stretch forgets this fraction of the granted and reported requests.
 const FORGETTING: u64 = 64;
-/// So many requests are taken as reported before any is, in parts.
+/// Prior weight of the reporting ratio.
 const PRIOR: u64 = 5 * PARTS;
 
-/// An estimate of what an upstream can do.
+/// An estimate of the rate that an upstream can handle.
 #[derive(Debug)]
 pub(super) struct Pace {
     settings: Adaptive,
@@ -136,7 +134,7 @@ impl Pace {
         self.follow(&seen, done);
     }
 
-    /// What the upstream did in a stretch, in parts of a request per window.
+    /// The throughput in a stretch, in parts of a request per window.
     fn seen_done(&self, summary: &Summary, lasted: Micros) -> u64 {
         let count = u64::try_from(summary.count).unwrap_or(u64::MAX);
         let reported = of(count.saturating_mul(PARTS), self.window.get(), lasted.get());
@@ -150,7 +148,7 @@ impl Pace {
             self.done = self.done.midpoint(done);
             let below = seen.part(expected - target).min(MOST_BELOW);
             let rate = of(self.done, 1_000 - below, 1_000);
-            // What held nothing back was not too low.
+            // A rate that held nothing back was not too low.
             if seen.is_used {
                 rate
             } else {
@@ -178,8 +176,8 @@ impl Pace {
         self.done = within(&self.settings, self.done);
     }
 
-    /// The latency that a request will have that comes now: what is before it came at the present rate
-    /// and is done at the present pace.
+    /// The expected latency of a request that arrives now, behind a queue that filled at the current rate and drains at
+    /// the current throughput.
     fn expected(&self, seen: &PaceSample, done: u64) -> u64 {
         let latency = seen.latency.get();
         if !seen.is_used {
@@ -191,7 +189,7 @@ impl Pace {
     }
 }
 
-/// What a stretch showed.
+/// The measurements of one stretch.
 struct PaceSample {
     latency: Micros,
     target: Micros,
@@ -200,14 +198,13 @@ struct PaceSample {
 }
 
 impl PaceSample {
-    /// What a time is of twice the time in which a change of the rate shows, in thousandths.
+    /// `time` relative to twice the feedback delay (target + stretch), in thousandths.
     fn part(&self, time: u64) -> u64 {
         let shows = self.target.get().saturating_add(self.lasted.get());
         of(time, 1_000, shows.saturating_mul(2))
     }
 
-    /// In what time the requests began that ended in the stretch: a shorter one than the stretch if
-    /// latency grew meanwhile.
+    /// The time span in which the requests of the stretch began: shorter than the stretch if latency grew meanwhile.
     fn begun_within(&self, before: Micros) -> u64 {
         let (lasted, grown) = (self.lasted.get(), self.latency.get());
         let begun = lasted.saturating_add(before.get()).saturating_sub(grown);
@@ -215,7 +212,7 @@ impl PaceSample {
     }
 }
 
-/// What was granted while the upstream kept up, and how much of it was reported. In parts of a request.
+/// The requests granted while the upstream kept up, and how many of them were reported. In parts of a request.
 #[derive(Debug, Default)]
 struct Reported {
     granted: u64,
@@ -230,7 +227,7 @@ impl Reported {
         self.reported = add(self.reported, count.saturating_mul(PARTS));
     }
 
-    /// How many there were, if so many were reported; never fewer.
+    /// Scales `reported` up by the share of granted requests that report.
     fn all_of(&self, reported: u64) -> u64 {
         let known = self.reported.saturating_add(PRIOR);
         let granted = self.granted.saturating_add(PRIOR).max(known);
@@ -268,7 +265,7 @@ impl Stretch {
         (count >= ENOUGH && lasted >= SHORTEST) || (count >= FEW && lasted >= LONG)
     }
 
-    /// What it showed, how long it was and when it ended.
+    /// Ends the stretch. Returns its summary, its length and its end.
     fn close(&mut self) -> (Summary, Micros, Timestamp) {
         let opened = self.opened.replace(self.last).unwrap_or(self.last);
         let lasted = self.last.since(opened).max(Micros::new(1));

@@ -8,7 +8,7 @@ use super::{Ended, Sample};
 const LEAST: usize = 10;
 /// More than these are not needed, however many are in flight.
 pub(super) const MOST: usize = 1_000;
-/// The upstream is overloaded if it drops one in so many.
+/// The upstream is overloaded if it drops one request of this many.
 const DROPPED_OF: usize = 20;
 
 /// Requests that have ended since the last summary.
@@ -29,7 +29,7 @@ pub(super) struct Summary {
     pub(super) latency: Option<Micros>,
     /// Whether too many were dropped.
     pub(super) is_dropping: bool,
-    /// The most that were in flight when one of them began.
+    /// The most requests in flight when one of the samples began.
     pub(super) peak: u64,
     /// How many ended.
     pub(super) count: usize,
@@ -62,7 +62,7 @@ impl SampleWindow {
         self.answered.saturating_add(self.dropped)
     }
 
-    /// What all of them say, and an empty window for the next.
+    /// Summarises the window and empties it.
     pub(super) fn close(&mut self) -> Summary {
         let count = self.count();
         let middle = self.latencies.len() / 2;

@@ -8,7 +8,7 @@ use crate::host::{self, HostError};
 use crate::path::{self, EncodedSlashes, PathError, shortened};
 use crate::value::AttributeValue;
 
-/// What an attribute is about, by its name: its value is brought into one form.
+/// The meaning of an attribute, by its name. It decides how the value is normalised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     Address,

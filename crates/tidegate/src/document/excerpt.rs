@@ -1,8 +1,8 @@
-//! A line of the source with a caret under what is meant.
+//! A line of the source with a caret under the position of a problem.
 
 /// How many characters of a long line are shown.
 const SHOWN: usize = 100;
-/// How many of them are shown in front of the position, at the most.
+/// The most characters that are shown in front of the position.
 const BEFORE: usize = 60;
 
 /// The line with its number, and carets under `width` characters from `column`, counted from one.

@@ -1,16 +1,16 @@
-//! Measures what a text in YAML has with its aliases expanded, before any of it is built.
+//! Measures a YAML text with its aliases expanded, before the tree is built.
 
 use std::collections::{HashMap, HashSet};
 
 use saphyr_parser::{Event, Parser, Span};
 
-/// What a value behind an alias counts in addition to its text: short text takes memory, too.
+/// The size of a value behind an alias in addition to its text: short text takes memory, too.
 const VALUE: usize = 16;
 
-/// What a text has.
+/// The measurements of a text.
 #[derive(Debug, Default)]
 pub(super) struct Expanded {
-    /// Its size in bytes: the text as it is, and what its aliases stand for, keys included.
+    /// Its size in bytes: the text itself, plus the expansions of its aliases, keys included.
     pub(super) size: usize,
     /// The anchors that aliases name, by their document.
     named: HashSet<(usize, usize)>,
@@ -107,7 +107,7 @@ impl Measuring {
         });
     }
 
-    /// Adds what has ended to what is around it.
+    /// Adds a finished value to the collection around it.
     fn add(&mut self, size: usize, anchor: usize) {
         if anchor > 0 {
             self.anchors.insert(anchor, size);

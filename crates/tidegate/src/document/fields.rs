@@ -149,7 +149,7 @@ impl Spot {
         None
     }
 
-    /// What a node's text stands for, or a problem in the words of its error.
+    /// Parses a node's text. An error becomes a problem with its message.
     pub fn parsed<T, E: Display>(
         &self,
         node: &Node,
@@ -185,7 +185,7 @@ impl Spot {
         }
     }
 
-    /// The entries of a map whose keys are free; a key that is there twice is a problem.
+    /// The entries of a map with arbitrary keys. A duplicate key is a problem.
     pub fn entries<'n>(&self, node: &'n Node, problems: &mut Problems) -> &'n [Entry] {
         let Value::Map(entries) = &node.value else {
             problems.error(
@@ -246,7 +246,7 @@ impl<'n> Fields<'n> {
         })
     }
 
-    /// What this map is about.
+    /// The position of this map, for messages.
     pub fn spot(&self) -> &Spot {
         &self.spot
     }
@@ -256,7 +256,7 @@ impl<'n> Fields<'n> {
         self.keys.iter().find(|row| row.name == key).copied()
     }
 
-    /// What holds without a key, as its row says: JSON or plain text. Empty if that is not one value.
+    /// The default of a key, as JSON or plain text. Empty if it is not a single value.
     pub fn default_of(&self, key: &str) -> &'static str {
         self.row(key).map_or("", |row| row.default)
     }
@@ -292,7 +292,7 @@ impl<'n> Fields<'n> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
-    /// Says what is wrong with a key that does not belong here, if it is there.
+    /// Reports a key that does not belong here, if it is present.
     pub fn refuse(&mut self, key: &'static str, message: &str, problems: &mut Problems) {
         if let Some(entry) = self.key(key) {
             problems.error(&entry.key_place, &self.spot.field(key), message);

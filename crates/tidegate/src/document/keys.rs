@@ -8,15 +8,15 @@ use serde_json::Value;
 pub struct Key {
     /// The key as it is written.
     pub name: &'static str,
-    /// What its value may be.
+    /// The kind of its value.
     pub kind: Kind,
-    /// What it does, in one line.
+    /// Its description, in one line.
     pub about: &'static str,
-    /// What holds without it, as JSON or plain text. Empty if that is not one value.
+    /// Its default, as JSON or plain text. Empty if it is not a single value.
     pub default: &'static str,
     /// A value, as JSON or plain text.
     pub example: &'static str,
-    /// What it has no use without: algorithms in a rule, settings in the configuration.
+    /// What it depends on: algorithms in a rule, settings in the configuration.
     pub needs: &'static [&'static str],
     /// Whether it may be left out.
     pub presence: Presence,
@@ -33,7 +33,7 @@ pub enum Presence {
     Filled,
 }
 
-/// What a value may be.
+/// The kinds of values.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
     /// Text. In YAML also a number or a truth value, which are read as text. The pattern may be empty.
@@ -46,9 +46,9 @@ pub enum Kind {
     Whole(u64, u64),
     /// `true` or `false`.
     Flag,
-    /// A list with so many items or more.
+    /// A list with at least this many items.
     List(usize, &'static Kind),
-    /// One value, or a list with so many or more.
+    /// One value, or a list with at least this many.
     OneOrMore(usize, &'static Kind),
     /// A map with these keys.
     Map(&'static [Key]),
@@ -78,21 +78,21 @@ impl Key {
         }
     }
 
-    /// The same, but it must be there.
+    /// Makes the key required.
     #[must_use]
     pub const fn required(mut self) -> Self {
         self.presence = Presence::Required;
         self
     }
 
-    /// The same, but it must have a value if it is there.
+    /// Requires a value if the key is present.
     #[must_use]
     pub const fn filled(mut self) -> Self {
         self.presence = Presence::Filled;
         self
     }
 
-    /// The same with what holds without it.
+    /// Sets the default.
     #[must_use]
     pub const fn or(mut self, default: &'static str) -> Self {
         self.default = default;
@@ -106,7 +106,7 @@ impl Key {
         self
     }
 
-    /// The same with what it has no use without.
+    /// Sets what the key depends on.
     #[must_use]
     pub const fn needs(mut self, needs: &'static [&'static str]) -> Self {
         self.needs = needs;
@@ -136,7 +136,7 @@ pub const fn words<T: Copy, const N: usize>(choices: &[(&'static str, T); N]) ->
     words
 }
 
-/// A default or an example as JSON: what is not JSON is text.
+/// A default or an example as JSON. Anything that is not JSON is text.
 pub fn value(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
 }

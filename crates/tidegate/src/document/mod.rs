@@ -1,12 +1,11 @@
 //! Documents that people write: rule files and configuration, as a tree that knows where each part
 //! stands.
 //!
-//! A typed reader stops at the first mistake. This tree is read by hand instead, so that all mistakes
-//! are found in one pass, each with its line, its column and what would be accepted.
-//! [`Source`] reads YAML (JSON is YAML, too), [`Node`] a JSON body, [`Fields`] takes a map apart by a table
-//! of [`Key`]s, [`Problems`] collects what is wrong, [`Schema`] writes the tables as JSON Schema.
-//! [`write_yaml`] writes JSON as YAML.
-//! The alternatives: `docs/decisions/004-yaml-tree.md`.
+//! A typed reader stops at the first mistake. This tree is read by hand instead, so that all mistakes are found in one
+//! pass, each with its line, its column and what would be accepted. [`Source`] reads YAML (JSON is YAML, too), [`Node`]
+//! a JSON body, [`Fields`] takes a map apart by a table of [`Key`]s, [`Problems`] collects the mistakes, [`Schema`]
+//! writes the tables as JSON Schema. [`write_yaml`] writes JSON as YAML. The alternatives:
+//! `docs/decisions/004-yaml-tree.md`.
 
 mod excerpt;
 mod expanded;
@@ -29,13 +28,13 @@ pub(crate) use yaml::only;
 /// A part of a document and where it stands.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// What was written.
+    /// The value as written.
     pub value: Value,
     /// Where.
     pub place: Place,
 }
 
-/// What was written.
+/// The value as written.
 #[derive(Debug, Clone)]
 pub enum Value {
     /// Nothing: an empty value, `null` or `~`.
@@ -53,11 +52,11 @@ pub enum Value {
 pub struct Scalar {
     /// The text, without quotes.
     pub text: String,
-    /// What the notation says about its type.
+    /// The type that the notation implies.
     pub kind: ScalarKind,
 }
 
-/// What the notation says about a value's type.
+/// The type of a value that the notation implies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScalarKind {
     /// Nothing: text without quotes in YAML, an environment variable, a flag.
@@ -77,7 +76,7 @@ pub struct Entry {
     pub key: String,
     /// Where the key stands.
     pub key_place: Place,
-    /// What belongs to it.
+    /// Its value.
     pub value: Node,
 }
 
@@ -100,7 +99,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// The place of what a message is not about, but what came first: `, first in line 3`.
+    /// The position of an earlier occurrence, as a suffix for messages: `, first in line 3`.
     pub(crate) fn as_first(&self) -> String {
         match self {
             Self::Text { line, .. } => format!(", first in line {line}"),
@@ -112,7 +111,7 @@ impl Place {
 /// A file to be read: its name, for messages, and its text.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// What messages call it.
+    /// Its name in messages.
     pub name: String,
     /// Its text.
     pub text: String,
@@ -140,7 +139,7 @@ impl Node {
         }
     }
 
-    /// What kind of thing it is, for messages.
+    /// The kind of node, for messages.
     pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Null => "nothing",

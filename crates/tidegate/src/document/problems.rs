@@ -1,4 +1,4 @@
-//! What is wrong with a document: collected while it is read, reported together.
+//! The problems of a document: collected while it is read, reported together.
 
 use std::fmt::{self, Write as _};
 
@@ -9,11 +9,11 @@ use super::{Place, Source, Spot, excerpt};
 pub enum Severity {
     /// The document cannot be used.
     Error,
-    /// It can be used, and probably does not do what was meant.
+    /// The document can be used, but probably does not do what its author intends.
     Warning,
 }
 
-/// One thing that is wrong, where, and what would be accepted.
+/// One problem: its position, its cause and what would be accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// How bad it is.
@@ -24,7 +24,7 @@ pub struct Problem {
     pub rule: Option<String>,
     /// The field, such as `match.path[1]`; empty for the document as a whole.
     pub field: String,
-    /// What is wrong and what would be accepted.
+    /// The cause, and what would be accepted.
     pub message: String,
 }
 
@@ -33,7 +33,7 @@ pub struct Problem {
 pub struct Problems {
     list: Vec<Problem>,
     errors: usize,
-    /// How many were found beyond those that are kept.
+    /// Number of problems beyond those that are kept.
     more: usize,
 }
 
@@ -90,12 +90,12 @@ impl Problems {
         self.errors > 0
     }
 
-    /// How many errors there are, those that are not kept among them.
+    /// Number of errors, including those that are not kept.
     pub fn error_count(&self) -> usize {
         self.errors
     }
 
-    /// How many problems were found beyond those that are kept.
+    /// Number of problems beyond those that are kept.
     pub fn more(&self) -> usize {
         self.more
     }
@@ -105,7 +105,7 @@ impl Problems {
         self.list.is_empty()
     }
 
-    /// All of them, in the order of their places.
+    /// All problems, in the order of their positions.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.list.iter()
     }
@@ -117,7 +117,7 @@ impl Problems {
             .filter(|problem| problem.severity == Severity::Error)
     }
 
-    /// Those that should be looked at.
+    /// The warnings.
     pub fn warnings(&self) -> impl Iterator<Item = &Problem> {
         self.list
             .iter()
@@ -132,12 +132,13 @@ impl Problems {
         });
     }
 
-    /// All of them as a person would like to read them, each with an excerpt of the source.
+    /// All problems as text for people, each with an excerpt of the source.
     pub fn render(&self, source: &Source) -> String {
         self.render_hiding(source, |_| false)
     }
 
-    /// All of them, without an excerpt where `hides` holds: there the source has a secret.
+    /// Like [`render`](Self::render), but without an excerpt where `hides` returns true, because the source has a
+    /// secret there.
     pub fn render_hiding(&self, source: &Source, hides: impl Fn(&Problem) -> bool) -> String {
         let mut text = String::new();
         for problem in &self.list {
@@ -201,7 +202,7 @@ impl Problem {
 }
 
 impl fmt::Display for Problem {
-    /// The rule, the field and the message, without the place.
+    /// The rule, the field and the message, without the position.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.rule, self.field.as_str()) {
             (Some(rule), "") => write!(f, "rule `{rule}`: ")?,

@@ -1,13 +1,13 @@
 //! Writes tables of keys as JSON Schema, draft 2020-12.
 //!
-//! A schema accepts whatever the reader accepts, and some of what it refuses: what depends on several keys,
-//! or on more than the form of a text, only the reader knows.
+//! A schema accepts everything that the reader accepts, and more: only the reader checks conditions that involve
+//! several keys, or more than the form of a text.
 
 use serde_json::{Map, Value, json};
 
 use super::keys::{Key, Kind, Presence, value};
 
-/// What is described.
+/// The notation that a schema describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SchemaForm {
     /// A YAML file, where a number is text too.
@@ -16,7 +16,7 @@ pub enum SchemaForm {
     Json,
 }
 
-/// Schemas in the making: those with names of their own are collected on the way.
+/// A schema under construction. Collects the definitions that have names.
 #[derive(Debug)]
 pub struct Schema {
     form: SchemaForm,
@@ -33,7 +33,7 @@ impl Schema {
         }
     }
 
-    /// A file: its title, what it says, and the definitions that were collected.
+    /// The schema of a file: its title, the root and the collected definitions.
     pub fn file(self, title: &str, root: Value) -> Value {
         let dialect = "https://json-schema.org/draft/2020-12/schema";
         let mut file = object(json!({"$schema": dialect, "title": title}));
@@ -139,7 +139,7 @@ impl Schema {
     }
 }
 
-/// The same, or nothing.
+/// Allows `null` as well.
 fn or_null(mut schema: Value) -> Value {
     if let Some(Value::Array(values)) = schema.get_mut("enum") {
         values.push(Value::Null);

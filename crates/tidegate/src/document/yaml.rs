@@ -111,8 +111,7 @@ fn too_large(expanded: &Expanded, most: usize) -> Failure {
     }
 }
 
-/// A JSON text with the character itself in the place of two escapes that stand for it together, such
-/// as `\ud83c\udf0a`.
+/// Replaces pairs of surrogate escapes in JSON, such as `\ud83c\udf0a`, with the character.
 fn without_pairs(text: &str) -> Cow<'_, str> {
     let begins = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
     if !begins.starts_with('{') || !text.contains("\\u") {
@@ -228,7 +227,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Refuses what is too deep together with what is open: readers call themselves for each level.
+    /// Refuses a document that is nested too deeply, because readers recurse for each level.
     fn check_depth(&self, more: usize, place: &Place) -> Result<(), Failure> {
         if self.open.len() + more > MAX_DEPTH {
             let message = format!("this is nested more than {MAX_DEPTH} levels deep");
@@ -249,7 +248,7 @@ impl Builder {
     /// Puts a finished node into the collection that is open, or makes it the document.
     fn add(&mut self, node: Node, anchor: usize) -> Result<(), Failure> {
         self.count(1, &node.place)?;
-        // A copy only for those that are used: each is counted where its alias stands.
+        // Copies only anchors that are used. The size of each was counted at its alias.
         if anchor > 0 && self.expanded.is_named(self.documents.len(), anchor) {
             self.anchors.insert(anchor, node.clone());
         }
@@ -321,7 +320,7 @@ fn place_of(span: Span) -> Place {
     let width = if span.start.line() == span.end.line() {
         span.end.col().saturating_sub(span.start.col())
     } else {
-        // What goes on below is pointed at to the end of its first line.
+        // A value of several lines is marked to the end of its first line.
         usize::MAX
     };
     at(span.start, width)
@@ -335,7 +334,7 @@ fn at(mark: Marker, width: usize) -> Place {
     }
 }
 
-/// The parser's own words, and what most often is behind them.
+/// The parser's message, with its most likely cause.
 fn scan_problem(error: &ScanError, text: &str) -> Failure {
     const ADVICE: [(&str, &str); 10] = [
         ("tab", "indent with spaces instead of tabs"),

@@ -1,13 +1,13 @@
-//! What servers make of a path that reaches them in the spelling in which it came.
+//! The ways in which servers may read a path that is forwarded unchanged.
 //!
-//! A gateway sends on what it matched. A proxy that only asks, and a middleware, do not: the server gets
-//! the path as the client wrote it, and servers do not agree on what it means.
+//! A gateway forwards the path that it matched. A proxy that calls forward-auth, and a middleware, do not: the server
+//! gets the path as the client wrote it, and servers do not agree on its meaning.
 
 use std::borrow::Cow;
 
 use super::{EncodedSlashes, PathError, already_normal, decode, escaped, resolve};
 
-/// What servers may take a path for. Almost every path has one reading only.
+/// The readings of a path. Almost every path has only one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Readings<'p> {
     /// The normal form, as of [`normalise`](super::normalise).
@@ -122,14 +122,14 @@ fn as_spelt(path: &str, slashes: EncodedSlashes) -> Result<Option<String>, PathE
     Ok(Some(resolve(&spelt)))
 }
 
-/// The path after the host that a URL names which begins with `//`: `new URL` of Node, `parse_url` of PHP.
+/// The path after the host, for servers that read `//host/path` as a URL: `new URL` of Node, `parse_url` of PHP.
 fn after_host(form: &str) -> Option<String> {
     let rest = form.strip_prefix("//")?.trim_start_matches('/');
     Some(rest.find('/').map_or("/", |end| &rest[end..]).to_owned())
 }
 
-/// Whether a path has what servers may take for a slash. If these are kept, only a server that parses a URL does, and
-/// finds a host in it.
+/// Whether a path has a character that servers may read as a slash. If such characters are kept, this matters only for
+/// a server that parses the path as a URL and finds a host in it.
 fn may_hide_slash(path: &str, slashes: EncodedSlashes) -> bool {
     match slashes {
         EncodedSlashes::Decode => has_hidden_slash(path),

@@ -48,7 +48,8 @@ impl Rule {
             };
         }
         let mut has_failed = false;
-        // What is not known for invalid credentials alone makes a rule apply, and exempts from none.
+        // An attribute that is missing only because of invalid credentials makes a rule apply, and never exempts a
+        // request.
         let is_refused = |item: &Match| {
             let refused = facts.refused();
             refused.is_some_and(|refused| refused.reason(|name| item.reads(name)).is_some())
@@ -80,7 +81,7 @@ impl Rule {
         facts.any(|reading| self.matches.check(reading))
     }
 
-    /// Whether it reads an attribute: to match, to count, to choose what it grants, or to charge.
+    /// Whether the rule reads an attribute: to match, to count, to choose a grant, or to charge.
     pub(crate) fn reads(&self, attribute: &str) -> bool {
         // A descriptor reads all entries of a request.
         self.descriptor.is_some()

@@ -1,5 +1,4 @@
-//! Rules made in Rust. A builder writes the document that a file would hold, and the reader of files checks
-//! it: one validation, the same problems.
+//! Builds rules in Rust. A builder writes the same document as a rule file, and the reader of files validates it.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -15,9 +14,9 @@ use super::rule::{Consistency, Cost, Missing, Mode, OnStoreFailure, Rule};
 use super::{RuleSettings, write};
 use crate::document::{Node, Place, Problems, Spot};
 
-/// A rule that is being made. Begun by [`Rule::builder`].
+/// Builds a rule. Created by [`Rule::builder`].
 ///
-/// Each method sets the key of a rule file with the same name; what is not set has the same default.
+/// Each method sets the key of a rule file with the same name. Keys that are not set have the same default.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct RuleBuilder {
@@ -73,7 +72,7 @@ impl RuleBuilder {
         self.set("description", json!(text))
     }
 
-    /// Which requests it is about: all of them unless this is called.
+    /// The requests that the rule applies to. By default all.
     pub fn matching(self, requests: MatchBuilder) -> Self {
         self.set("match", Value::Object(requests.document))
     }
@@ -93,13 +92,13 @@ impl RuleBuilder {
         self.set("per", attributes.into_iter().collect())
     }
 
-    /// What happens to a request without the attributes of `per`: the rule is skipped unless this is called.
+    /// The handling of requests without the attributes of `per`. By default the rule is skipped.
     pub fn missing(self, missing: Missing) -> Self {
         self.set("missing", write::word(&MISSING, missing))
     }
 
-    /// What is allowed: a [`Rate`](crate::Rate), or text such as `100/minute burst 20`, `10/minute; 2/second`,
-    /// `unlimited` or `blocked`; for concurrency a number.
+    /// The limit: a [`Rate`](crate::Rate), or text such as `100/minute burst 20`, `10/minute; 2/second`, `unlimited` or
+    /// `blocked`; for concurrency a number.
     pub fn limit(self, limit: impl Display) -> Self {
         self.set("limit", number_or_text(limit))
     }
@@ -118,8 +117,8 @@ impl RuleBuilder {
         }
     }
 
-    /// Lets the limit follow what the upstream can bear, between `min` and `max`: numbers for concurrency,
-    /// otherwise rates. With a `target`, the limit keeps the latency of the typical request below it.
+    /// Lets the limit follow the capacity of the upstream, between `min` and `max`: numbers for concurrency, otherwise
+    /// rates. With a `target`, the limit keeps the latency of the typical request below it.
     pub fn adaptive(self, min: impl Display, max: impl Display, target: Option<Duration>) -> Self {
         let mut bounds = json!({"min": number_or_text(min), "max": number_or_text(max)});
         if let Some(target) = target {
@@ -128,13 +127,13 @@ impl RuleBuilder {
         self.set("adaptive", bounds)
     }
 
-    /// What requests get whose attribute `tier` is `name`.
+    /// The limit of requests whose attribute `tier` is `name`.
     pub fn tier(self, name: &str, limit: impl Display) -> Self {
         self.insert("tiers", name, number_or_text(limit))
     }
 
-    /// What requests get whose first attribute of `per` is `value`, or has this hash (`sha256:…`). If that
-    /// attribute is `ip`, an address or a network.
+    /// The limit of requests whose first attribute of `per` is `value`, or has this hash (`sha256:…`). For `ip`, an
+    /// address or a network.
     pub fn override_for(self, value: &str, limit: impl Display) -> Self {
         self.insert("overrides", value, number_or_text(limit))
     }
@@ -144,17 +143,17 @@ impl RuleBuilder {
         self.set("cost", write::cost(cost))
     }
 
-    /// Whether it decides, or only counts what it would have decided.
+    /// Whether the rule is enforced, or only counts what it would have decided.
     pub fn mode(self, mode: Mode) -> Self {
         self.set("mode", write::word(&MODES, mode))
     }
 
-    /// What happens to requests while the store cannot answer.
+    /// The handling of requests while the store is unavailable.
     pub fn on_store_failure(self, action: OnStoreFailure) -> Self {
         self.set("on_store_failure", write::word(&ON_STORE_FAILURE, action))
     }
 
-    /// What a client that it denies gets, in place of the usual answer.
+    /// The answer to denied clients, instead of the usual one.
     pub fn denied(self, answer: &DenialAnswer) -> Self {
         self.set("denied", answer.written())
     }

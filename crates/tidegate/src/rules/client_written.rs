@@ -1,5 +1,4 @@
-//! Whether a client decides by itself that an exception holds, because all that it reads is in the client's
-//! hands.
+//! Whether a client controls an exception, because it reads only attributes that the client writes.
 
 use super::matching::{HEADER, Match};
 

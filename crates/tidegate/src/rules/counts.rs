@@ -1,4 +1,4 @@
-//! What has been decided by a rule, counted where it is decided. The gate keeps it when the rule is changed.
+//! Counts of a rule's decisions. The gate keeps them when the rule is changed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -48,7 +48,7 @@ impl FrontEnd {
     }
 }
 
-/// What a rule said to a request.
+/// The verdict of a rule on a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It allowed it.
@@ -81,12 +81,12 @@ impl Verdict {
     }
 }
 
-/// What has been decided by one rule.
+/// The decisions of one rule.
 #[derive(Debug, Default)]
 pub struct RuleCounts {
     decisions: [[AtomicU64; Verdict::ALL.len()]; FrontEnd::ALL.len()],
     denied: [AtomicU64; Reason::ALL.len()],
-    /// By what the rule does when the store fails: allow, deny, local.
+    /// By the action when the store fails: allow, deny, local.
     pub(crate) degraded: [AtomicU64; 3],
     pub(crate) condition_failures: AtomicU64,
     pub(crate) unread_costs: AtomicU64,
@@ -115,13 +115,12 @@ impl RuleCounts {
         self.denied[reason as usize].load(Ordering::Relaxed)
     }
 
-    /// How often the store could not answer, by what was done: allow, deny, local.
+    /// Decisions without the store, by action: allow, deny, local.
     pub fn degraded(&self) -> [u64; 3] {
         [0, 1, 2].map(|index: usize| self.degraded[index].load(Ordering::Relaxed))
     }
 
-    /// How often a condition of it could not be evaluated, so that `match`, or an item of `except`, did
-    /// not hold.
+    /// Conditions that could not be evaluated, so that `match`, or an item of `except`, did not hold.
     pub fn condition_failures(&self) -> u64 {
         self.condition_failures.load(Ordering::Relaxed)
     }
@@ -153,7 +152,7 @@ impl RuleCounts {
 }
 
 impl Rule {
-    /// Whether it may deny a request for this reason. One that only counts denies none.
+    /// Whether the rule may deny a request for this reason. A shadow rule never does.
     pub fn can_deny_for(&self, reason: Reason) -> bool {
         let has = |is_meant: fn(&Grant) -> bool| self.grants.iter().any(is_meant);
         let can = match reason {

@@ -1,6 +1,5 @@
-//! What a denied client gets in place of the usual answer: the key `denied` of a rule, and the setting of the same
-//! name for all rules. Front ends that answer clients themselves use it; callers that ask on behalf of a client get
-//! the decision as it is.
+//! Custom answers to denied clients: the key `denied` of a rule, and the setting of the same name for all rules. Front
+//! ends that answer clients themselves use it; callers that ask on behalf of a client get the plain decision.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +10,7 @@ use crate::document::{Entry, Fields, Node, Problems, Source, Spot};
 /// The most headers of an answer.
 const MOST_HEADERS: usize = 16;
 
-/// What a text may name, in braces.
+/// The placeholders of a text, in braces.
 const NAMES: [&str; 3] = ["rule", "limit", "retry_after"];
 
 /// Headers that the answer has by itself, or that belong to the connection.
@@ -26,10 +25,10 @@ const TAKEN: [&str; 9] = [
     "trailer",
     "upgrade",
 ];
-/// The same, by what their names begin with.
+/// Reserved headers, by prefix.
 const TAKEN_PREFIXES: [&str; 4] = ["ratelimit", "x-ratelimit-", "content-", "grpc-"];
 
-/// What a denied client gets in place of the usual answer. Texts may name `{rule}`, `{limit}` and `{retry_after}`.
+/// A custom answer to denied clients. Texts may contain `{rule}`, `{limit}` and `{retry_after}`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DenialAnswer {
     status: Option<u16>,
@@ -38,12 +37,12 @@ pub struct DenialAnswer {
     headers: Vec<(String, String)>,
 }
 
-/// What the texts of a [`DenialAnswer`] may name.
+/// The values of the placeholders of a [`DenialAnswer`].
 #[derive(Debug, Clone, Copy)]
 pub struct DenialFacts<'d> {
     /// The id of the rule that denied.
     pub rule: &'d str,
-    /// What its limit grants.
+    /// The quota of its limit.
     pub limit: u64,
     /// Seconds to wait; `None` if waiting does not help.
     pub retry_after: Option<u64>,
@@ -116,17 +115,17 @@ impl DenialAnswer {
         all.map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
-    /// The status, if it is another than that of the reason.
+    /// The status, if it differs from the reason's own.
     pub fn status(&self) -> Option<u16> {
         self.status
     }
 
-    /// The title, if it is another than that of the reason.
+    /// The title, if it differs from the reason's own.
     pub fn title(&self, facts: DenialFacts<'_>) -> Option<String> {
         self.title.as_deref().map(|text| facts.put_into(text))
     }
 
-    /// The detail, if it is another than that of the reason.
+    /// The detail, if it differs from the reason's own.
     pub fn detail(&self, facts: DenialFacts<'_>) -> Option<String> {
         self.detail.as_deref().map(|text| facts.put_into(text))
     }
@@ -142,7 +141,7 @@ impl DenialAnswer {
 }
 
 impl Rule {
-    /// What clients get that it denies, if it is not the usual answer.
+    /// The answer to denied clients, if it is not the usual one.
     pub fn denied(&self) -> Option<&DenialAnswer> {
         self.denied.as_deref()
     }
@@ -208,7 +207,7 @@ fn checked_value(value: &str) -> Result<String, String> {
     checked_text(value)
 }
 
-/// A text all of whose names in braces are known. Other braces are text.
+/// Checks that all placeholders are known. Other braces are text.
 fn checked_text(text: &str) -> Result<String, String> {
     for piece in text.split('{').skip(1) {
         let Some((name, _)) = piece.split_once('}') else {

@@ -1,5 +1,4 @@
-//! Why a rule does not apply to a request, in words: the condition, what the rule expects and what the request
-//! has.
+//! Explains why a rule does not apply to a request: the condition, the expected value and the actual value.
 
 use std::collections::BTreeSet;
 
@@ -21,16 +20,16 @@ pub struct FailedCondition {
     /// `starts_at`, `expires_at`, `method`, `host`, `path`, `ip`, `attributes.NAME`, `when`, `except` or
     /// `missing`.
     pub condition: String,
-    /// What the rule expects.
+    /// The value that the rule expects.
     pub expected: String,
-    /// What the request has; none if it has nothing there.
+    /// The value in the request. `None` if it is missing.
     pub actual: Option<String>,
 }
 
 /// How the value of an attribute is shown, by the attribute's name and the value: secret ones not in clear.
 pub type ShowValue<'s> = dyn Fn(&str, &str) -> String + 's;
 
-/// What is known of a request that a rule is explained for.
+/// The request for which a rule is explained.
 #[derive(Clone, Copy)]
 pub(crate) struct Explaining<'e, 'a> {
     pub(crate) attributes: &'e Attributes<'a>,
@@ -45,7 +44,7 @@ impl Explaining<'_, '_> {
         Some((self.show)(name, value))
     }
 
-    /// `name=value`, or that there is none.
+    /// `name=value`, or a note that the attribute is missing.
     fn pair(&self, name: &str) -> String {
         match self.shown(name) {
             Some(value) => format!("{name}={value}"),
@@ -68,7 +67,8 @@ impl Explaining<'_, '_> {
         text
     }
 
-    /// Values as a rule has them. A secret one is shown as that of a request is, so that the two can be compared.
+    /// The values of a rule. A secret value is shown in the same form as a request's value, so that the two can be
+    /// compared.
     fn values(&self, name: &str, values: &[String]) -> String {
         let shown = values.iter().map(|value| match (self.show)(name, value) {
             shown if shown == *value => text_of_form(value),
@@ -133,7 +133,7 @@ impl Rule {
         }
     }
 
-    /// Why a rule that is written as a descriptor is not the one that was `found`.
+    /// Why a descriptor rule is not the one that was `found`.
     pub(crate) fn failed_descriptor(
         &self,
         found: Option<&str>,
@@ -176,7 +176,7 @@ impl Match {
         texts.join("; ")
     }
 
-    /// The values of the attributes that it reads, or only those that its condition reads.
+    /// The values of the attributes that the rule reads, or only of those that its condition reads.
     fn pairs(&self, asked: &Explaining<'_, '_>, is_of_condition: bool) -> String {
         let mut names = BTreeSet::new();
         if !is_of_condition {

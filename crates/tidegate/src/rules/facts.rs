@@ -1,4 +1,4 @@
-//! What is known of a request, as rules ask it.
+//! The view of a request that rules match against.
 
 use std::borrow::Cow;
 
@@ -7,12 +7,11 @@ use crate::attributes::Attributes;
 use crate::credentials::{CredentialProblem, InvalidCredentials};
 use crate::reason::Reason;
 
-/// That a condition could not be evaluated for a request.
+/// A condition could not be evaluated for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConditionFailed;
 
-/// What is known of a request, as rules ask it: one reading for each path that a server may take its path
-/// for.
+/// The view of a request that rules match against, with one reading for each way in which a server may read its path.
 pub(crate) struct Facts<'f, 'a> {
     pub(super) normal: Reading<'f, 'a>,
     others: Vec<Reading<'f, 'a>>,
@@ -25,10 +24,10 @@ pub(crate) struct RefusedCredentials<'f, 'a> {
     invalid: InvalidCredentials,
 }
 
-/// What is known of a request with one of the readings of its path.
+/// A request with one reading of its path.
 pub(super) struct Reading<'f, 'a> {
     pub(super) attributes: &'f Attributes<'a>,
-    /// In place of the attribute `path`.
+    /// Overrides the attribute `path`.
     pub(super) path: Option<&'f str>,
     invalid: InvalidCredentials,
     /// The form that conditions ask; made once, when the first one does.
@@ -112,8 +111,8 @@ impl<'f, 'a> Reading<'f, 'a> {
 }
 
 impl RefusedCredentials<'_, '_> {
-    /// Why a request is denied by what reads one of the attributes that they should give, and the first of these;
-    /// none if nothing is read, or if they are treated as missing ones.
+    /// The first attribute that the caller `reads` and that these credentials should provide, with the reason to deny.
+    /// `None` if it reads none of them, or if invalid credentials count as missing.
     #[cold]
     pub(crate) fn reason(&self, reads: impl Fn(&str) -> bool) -> Option<(&str, Reason)> {
         let read = |(name, _): &&(Cow<'_, str>, CredentialProblem)| reads(name);

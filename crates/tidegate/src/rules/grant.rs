@@ -1,4 +1,4 @@
-//! What a rule grants to a request: its limit, or that of a tier or an override.
+//! The grants of a rule: its limit, and those of its tiers and overrides.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::attributes::Attributes;
 /// Indexes of a rule's grants, by the name of a tier or the value of an attribute.
 pub(super) type GrantIndexes = HashMap<String, usize, RandomState>;
 
-/// What a rule grants.
+/// A grant of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Grant {
@@ -61,8 +61,8 @@ impl GrantSource {
 }
 
 impl Rule {
-    /// What the rule grants to a request: its override, else its tier's, else the limit. The index in
-    /// [`grants`](Self::grants), and where it came from. A temporary override beats it.
+    /// The grant for a request: its override, else its tier, else the limit. Returns the index in
+    /// [`grants`](Self::grants) and the source. A temporary override takes precedence.
     pub(crate) fn grant(&self, attributes: &Attributes<'_>) -> (usize, GrantSource) {
         if !self.overrides.is_empty() {
             let first = self.first_value(attributes);
@@ -84,8 +84,8 @@ impl Rule {
         (0, GrantSource::Limit)
     }
 
-    /// The override for this value of the first of `per`, by the value itself or by its hash. That a client
-    /// sends what a hash is written as finds nothing.
+    /// The override for this value of the first of `per`, by the value itself or by its hash. A client value that
+    /// merely looks like `sha256:…` matches no hashed override.
     fn override_of(&self, value: &str) -> Option<usize> {
         let by_value = self
             .overrides

@@ -1,5 +1,4 @@
-//! Values that a rule names by their hash, so that a secret need not be written in it: `sha256:` and 64
-//! hexadecimal digits.
+//! Values that a rule names by their hash, so that the rule contains no secret: `sha256:` and 64 hexadecimal digits.
 
 use std::fmt::Write as _;
 
@@ -15,7 +14,7 @@ pub(super) fn is_hash(text: &str) -> bool {
         .is_some_and(|digits| digits.len() == DIGITS && digits.bytes().all(is_digit))
 }
 
-/// The hash that is written; nothing if what is written is a value.
+/// Parses a hash. `None` if the text is a plain value.
 pub(super) fn read(written: &str) -> Option<Result<String, String>> {
     let digits = written.strip_prefix(PREFIX)?;
     let hash = written.to_ascii_lowercase();

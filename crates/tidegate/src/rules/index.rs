@@ -25,7 +25,7 @@ pub(super) struct Index {
     paths: PathTree,
     /// By the name of an attribute, then by its value.
     values: HashMap<String, HashMap<String, Places, RandomState>, RandomState>,
-    /// By what a host ends with, dot included.
+    /// By the end of a host, dot included.
     host_suffixes: HashMap<String, Places, RandomState>,
     networks: Networks<Places>,
     /// Rules that say nothing to look up.
@@ -241,7 +241,7 @@ impl PathTree {
 
     /// Adds the rules whose pattern fits `path`.
     fn collect(&self, path: &str, found: &mut SmallVec<[u32; 16]>) {
-        // The trees that fit what has been walked: one for each choice between a name and `*`.
+        // The trees that fit the segments so far: one for each choice between a name and `*`.
         let mut trees: SmallVec<[&Self; 4]> = SmallVec::from_slice(&[self]);
         for segment in segments_of(path) {
             let mut next: SmallVec<[&Self; 4]> = SmallVec::new();

@@ -6,7 +6,7 @@ use super::facts::Reading;
 use super::networks::NetworkList;
 use super::pattern::{HostPattern, PathPattern};
 
-/// What the name of an attribute begins with that is a header of the request.
+/// The prefix of attributes that are request headers.
 pub(super) const HEADER: &str = "header.";
 
 /// The method that reads no body.
@@ -86,13 +86,13 @@ impl Match {
     }
 }
 
-/// Whether what reads certain attributes is denied to a request for its credentials.
+/// Whether an attribute in `reads` is missing because of invalid credentials, and the request is denied for that.
 fn is_refused(reading: &Reading<'_, '_>, reads: impl Fn(&str) -> bool) -> bool {
     let refused = reading.refused();
     refused.is_some_and(|refused| refused.reason(reads).is_some())
 }
 
-/// Whether nothing is wanted, or what is given is one of what is wanted.
+/// Whether the list of expected values is empty, or contains the given one.
 #[inline]
 fn fits<'g, T>(
     wanted: &[T],

@@ -1,7 +1,7 @@
-//! Rules: what operators write, validated, and found fast.
+//! Rules: reading and validating them, and finding those that match.
 //!
-//! [`RuleSet::from_yaml`] reads the text of a rule file, [`Rule::builder`] makes a rule in Rust; both are
-//! checked by the same code. [`RuleSet::to_json`] writes rules down again.
+//! [`RuleSet::from_yaml`] reads the text of a rule file, [`Rule::builder`] builds a rule in Rust; the same code
+//! validates both. [`RuleSet::to_json`] writes rules.
 
 mod applies;
 mod builder;
@@ -150,8 +150,8 @@ impl RuleSet {
         Self::default()
     }
 
-    /// The rules of a text in YAML, or in JSON, which is YAML too. An error has everything that is wrong;
-    /// [`warnings`](Self::warnings) has what should be looked at in rules that can be used.
+    /// The rules of a text in YAML, or in JSON, which is YAML too. An error has all problems;
+    /// [`warnings`](Self::warnings) has the warnings of rules that can be used.
     ///
     /// ```
     /// use tidegate::rules::RuleSet;
@@ -217,8 +217,7 @@ impl RuleSet {
         Self::with_warnings(set, problems)
     }
 
-    /// What should be looked at in these rules, found when they were read or built. None of it keeps them from
-    /// being used.
+    /// The warnings that were found when the rules were read or built.
     pub fn warnings(&self) -> &Problems {
         &self.warnings
     }
@@ -261,12 +260,12 @@ impl RuleSet {
         self.descriptors.is_some()
     }
 
-    /// The form in which they are written as descriptors, the same for all that say the same.
+    /// The canonical form of rules that are written as descriptors.
     pub fn descriptors(&self) -> Option<&serde_json::Value> {
         self.descriptors.as_deref().map(Descriptors::written)
     }
 
-    /// Whether limits that callers bring count for this domain: one that the descriptors name, or any.
+    /// Whether limits that callers bring count for this domain: the descriptors name it, or accept any.
     pub(crate) fn knows_domain(&self, attributes: &Attributes<'_>) -> bool {
         let descriptors = self.descriptors.as_ref();
         descriptors.is_none_or(|descriptors| descriptors.knows_domain(attributes))
@@ -289,13 +288,13 @@ impl RuleSet {
         }
     }
 
-    /// The rule for a descriptor, if rules are written as such.
+    /// The rule for a descriptor, if rules are written as descriptors.
     pub(crate) fn descriptor_rule(&self, attributes: &Attributes<'_>) -> Option<&Rule> {
         let index = self.descriptors.as_ref()?.find(attributes)?;
         self.rules.get(index as usize).map(Arc::as_ref)
     }
 
-    /// Whether a descriptor is one that may do everything.
+    /// Whether a descriptor is unlimited.
     pub fn is_unlimited(&self, attributes: &Attributes<'_>) -> bool {
         let rule = self.descriptor_rule(attributes);
         rule.is_some_and(|rule| matches!(rule.grants(), [Grant::Unlimited]))
@@ -326,8 +325,8 @@ impl RuleSet {
         self.by_id.get(id).copied()
     }
 
-    /// The attributes `header.*` that any of them asks about, by their names: what a front end needs to
-    /// read of a request's headers. Names that a condition puts together are not among them.
+    /// The attributes `header.*` that any of them asks about, by their names: the headers that a front end has to read.
+    /// Names that a condition computes are not included.
     pub fn header_attributes(&self) -> &[String] {
         &self.headers
     }

@@ -58,7 +58,7 @@ impl<T> Networks<T> {
             .or_default()
     }
 
-    /// The values of the networks that hold an address, those of the longest prefix first.
+    /// The values of the networks that contain an address, longest prefix first.
     pub(super) fn covering(&self, ip: IpAddr) -> impl Iterator<Item = &T> {
         let (is_v6, bits) = bits_of(ip);
         let levels = self.levels.iter().filter(move |level| level.is_v6 == is_v6);
@@ -79,7 +79,7 @@ fn mask(length: u8) -> u128 {
     u128::MAX.checked_shl(rest).unwrap_or(0)
 }
 
-/// Networks as they are written, and a fast answer whether one of them holds an address.
+/// Networks as written, with a fast test whether one of them contains an address.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct NetworkList {
     written: Vec<IpNet>,

@@ -1,4 +1,4 @@
-//! What a rule may say about paths and hosts, and whether a request fits.
+//! Patterns for paths and hosts.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ const MAX_SEGMENTS: usize = 64;
 /// A path to match: `/v1/users`, `/users/*/orders`, `/v1/**`.
 ///
 /// `*` is one segment, `**` at the end is the rest, also if there is none. A slash at the end makes
-/// no difference: `/login/` must not be a way around the rule for `/login`.
+/// no difference: `/login/` must not bypass the rule for `/login`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathPattern {
     text: String,
@@ -103,7 +103,7 @@ impl PathPattern {
     }
 }
 
-/// The segments of a normalised path, without what a slash at the end would add.
+/// The segments of a normalised path. A slash at the end adds none.
 pub(super) fn segments_of(path: &str) -> impl Iterator<Item = &str> {
     let path = path.strip_prefix('/').unwrap_or(path);
     let path = path.strip_suffix('/').unwrap_or(path);

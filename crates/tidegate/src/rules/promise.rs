@@ -18,7 +18,7 @@ impl Rule {
         self.of_grants(|limit| json!(limit.promise()))
     }
 
-    /// The tiers of the rule, in the order in which they were written, with what each grants.
+    /// The tiers of the rule with their grants, in the order of the file.
     pub fn tiers(&self) -> impl Iterator<Item = (String, &Grant)> {
         self.in_order(&self.tiers)
     }

@@ -99,7 +99,7 @@ pub(super) fn rules(
     Some(read.into_iter().flatten().map(Arc::new).collect())
 }
 
-/// That an id is there twice, the first time at `first`.
+/// The message for a duplicate id that was first used at `first`.
 pub(super) fn repeated_id(id: &str, first: &Place) -> String {
     let first = first.as_first();
     format!("two rules have the id `{id}`{first}; give each its own")

@@ -1,4 +1,4 @@
-//! Reads between which bounds a limit may move by itself, and says what does not go with that.
+//! Reads the bounds of an adaptive limit, and refuses options that do not go with it.
 
 use tidegate_core::limit::{MAX_COUNT, MAX_WINDOW, MIN_WINDOW};
 use tidegate_core::{Algorithm, Limit, Micros, Rate, Window};
@@ -16,7 +16,7 @@ pub(super) const ALGORITHMS: [&str; 3] = ["concurrency", "token_bucket", "leaky_
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     pub(super) settings: Adaptive,
-    /// The highest, with the burst that the bucket has at every rate; its window is none for concurrency.
+    /// The highest rate, with the burst of the bucket at every rate. Its window is `None` for concurrency.
     highest: Rate,
 }
 
@@ -66,7 +66,7 @@ pub(super) fn read(
             problems.error(&node.place, &spot.field(key), message);
         }
     }
-    // All of them are read before one that cannot be ends it, so that every mistake is reported.
+    // Reads all of them before returning for one that is invalid, so that every mistake is reported.
     let mut bound = |taken: &Option<(Spot, &Node)>, is_max: bool| {
         let (spot, node) = taken.as_ref()?;
         if is_rate {
@@ -110,7 +110,7 @@ pub(super) fn read(
         },
         highest,
     };
-    // What can be counted at both bounds can be counted between them.
+    // A limit that is valid at both bounds is valid between them.
     let at_bounds = [highest.count, lowest.count].map(|count| limit_at(&bounds, count, counting));
     if is_rate && let Some(error) = at_bounds.into_iter().find_map(Result::err) {
         wrong(error.to_string());
@@ -119,7 +119,7 @@ pub(super) fn read(
     Some(bounds)
 }
 
-/// A bound of a rate. That of `max` has the burst of the bucket.
+/// A bound of a rate. `max` has the burst of the bucket.
 fn rate(
     node: &Node,
     spot: &Spot,
@@ -158,7 +158,7 @@ fn rate(
     Some(Rate { burst, ..rate })
 }
 
-/// The capacity of a bucket whose rate moves, where none is written: one second of the highest rate.
+/// The default burst of an adaptive bucket: one second of the highest rate.
 pub(super) fn default_burst(highest: &Rate) -> u64 {
     let Some(Window::Span(window)) = highest.window else {
         return highest.count;
@@ -207,8 +207,7 @@ pub(super) fn start(counting: &Counting) -> Option<Grant> {
     Some(Grant::Limits(vec![limit]))
 }
 
-/// The limit that an adaptive rule begins with: the one that is written, with the burst that its bucket
-/// has. An error says what is wrong with it.
+/// The initial limit of an adaptive rule: the one in the file, with the burst of its bucket. The error is a message.
 pub(super) fn started(
     bounds: &Bounds,
     grant: &Grant,
@@ -255,7 +254,7 @@ pub(super) fn started(
     Ok(Grant::Limits(vec![limit]))
 }
 
-/// What is wrong with a tier or an override of an adaptive rule, if anything is.
+/// Why a grant cannot be a tier or an override of an adaptive rule, if it cannot.
 pub(super) fn wrong_exception(grant: &Grant) -> Option<&'static str> {
     matches!(grant, Grant::Limits(_)).then_some(
         "an adaptive rule has one limit for all; write `unlimited` or `blocked`, or make a rule of its own for them",

@@ -1,4 +1,4 @@
-//! Reads what a rule grants, and how it is counted.
+//! Reads the limits of a rule, and how they are counted.
 
 use std::cell::Cell;
 
@@ -23,7 +23,7 @@ pub(super) struct Counting {
     pub(super) adaptive: Option<Bounds>,
     /// The algorithm or one of its options could not be read, so nothing can be said about the limits.
     is_unknown: bool,
-    /// Where the options are written whose use depends on the limits.
+    /// The positions of options whose use depends on the limits.
     slots_at: Option<(Spot, Place)>,
     max_delay_at: Option<(Spot, Place)>,
     /// Where the windows start of limits that are counted with `fixed_window` by default, and where
@@ -72,7 +72,7 @@ impl Counting {
                 continue;
             };
             if counting.is_unknown {
-                // Its value is checked all the same, unless it depends on the algorithm.
+                // Its value is still checked, unless it depends on the algorithm.
                 let [owner] = owners else { continue };
                 let owner = ALGORITHMS.iter().find(|(name, _)| name == owner);
                 let mut assumed = Self {
@@ -141,7 +141,7 @@ impl Counting {
         }
     }
 
-    /// Says that no limit has a use for an option, once it is known what they count with.
+    /// Reports options that no limit uses, once the algorithms are known.
     pub(super) fn check_use(&self, grants: &[Grant], problems: &mut Problems) {
         if let Some((_, spot, place)) = &self.default_anchor
             && !self.may_be_fixed.get()
@@ -163,7 +163,7 @@ impl Counting {
         }
     }
 
-    /// Adds what is wrong with a limit, at the option that is to blame if there is one.
+    /// Adds the problem of a limit, at the option that causes it if there is one.
     pub(super) fn refuse(
         &self,
         error: &LimitError,
@@ -190,8 +190,8 @@ impl Counting {
         self.max_delay.is_some_and(|delay| !delay.is_zero())
     }
 
-    /// The algorithm of a limit. The default is chosen for each limit by itself; one that only a bucket can do makes
-    /// buckets of all that can be one.
+    /// The algorithm of a limit. The default is chosen for each limit separately. An option that only buckets have
+    /// makes every limit a bucket that can be one.
     fn algorithm_for(&self, rate: &Rate) -> Algorithm {
         if let Some(algorithm) = self.algorithm {
             return algorithm;
@@ -212,7 +212,7 @@ impl Counting {
     }
 }
 
-/// Says that a rule's algorithm has no use for an option of another.
+/// The message for an option that a rule's algorithm does not have.
 fn no_use(option: &str, owners: &[&str], name: &str) -> String {
     format!(
         "`{option}` is an option of `{}`, and this rule counts with `{name}`; remove it, or write `algorithm: {}`",
@@ -244,7 +244,7 @@ fn read_delay(text: &str) -> Result<Micros, LimitError> {
     Ok(max_delay)
 }
 
-/// What `sync: leased` cannot go with, if it is here.
+/// Why these grants do not go with `sync: leased`, if they do not.
 pub(super) fn why_not_leased(grants: &[Grant]) -> Option<&'static str> {
     limits_of(grants).find_map(|limit| why_not(limit.algorithm()))
 }
@@ -260,7 +260,7 @@ pub(super) fn why_not(algorithm: Algorithm) -> Option<&'static str> {
     }
 }
 
-/// What a limit, a tier or an override grants.
+/// Reads the grant of a limit, a tier or an override.
 pub(super) fn grant(
     node: &Node,
     spot: &Spot,
@@ -309,7 +309,7 @@ pub(super) fn grant(
     Some(Grant::Limits(limits))
 }
 
-/// Says what is wrong with limits whatever they are counted with.
+/// Reports problems of limits that do not depend on the algorithm.
 fn check_numbers(rates: &[Rate], node: &Node, spot: &Spot, problems: &mut Problems) {
     for rate in rates {
         let counted = Limit::new(*rate, Algorithm::default_for(rate));
@@ -400,7 +400,7 @@ fn rate(node: &Node, spot: &Spot, counting: &Counting, problems: &mut Problems) 
         }
     }
     let (requests_spot, requests) = requests?;
-    // All of them are read before one that cannot be ends it, so that every mistake is reported.
+    // Reads all of them before returning for one that is invalid, so that every mistake is reported.
     let count = read_count(requests, &requests_spot, problems);
     let window = window.map(|(spot, node)| spot.parsed(node, read_window, problems));
     let burst = burst.map(|(spot, node)| read_count(node, &spot, problems));

@@ -1,4 +1,4 @@
-//! Reads whom an override is for: a value of the first attribute of `per`, its hash, or a network.
+//! Reads the key of an override: a value of the first attribute of `per`, its hash, or a network.
 
 use ipnet::{IpNet, Ipv6Net};
 
@@ -15,7 +15,7 @@ pub(super) fn override_key(
     settings: &RuleSettings,
 ) -> Result<String, String> {
     let Some(per) = per else {
-        // What is wrong with `per` is said already.
+        // The problem of `per` is reported already.
         return Ok(value.to_owned());
     };
     let Some(first) = per.first() else {
@@ -64,7 +64,7 @@ fn address_key(value: &str, settings: &RuleSettings) -> Result<String, String> {
     }
 }
 
-/// What is wrong with a network that has bits set beyond its prefix.
+/// The message for a network that has bits set beyond its prefix.
 fn host_bits(value: &str) -> Option<String> {
     let written: IpNet = value.parse().ok()?;
     let network = address::parse_network(value).ok()?;
@@ -72,7 +72,7 @@ fn host_bits(value: &str) -> Option<String> {
         .then(|| format!("`{value}` has bits set beyond its prefix; write `{network}`"))
 }
 
-/// The name of a network: that of its key if it has only one.
+/// The name of a network: the name of its key if it covers only one.
 fn key_of_network(network: IpNet, ipv6_prefix: u8) -> String {
     if is_one_key(network, ipv6_prefix) {
         return key_of(network.addr(), ipv6_prefix).to_string();
@@ -87,7 +87,7 @@ fn is_one_key(network: IpNet, ipv6_prefix: u8) -> bool {
     }
 }
 
-/// The network of several keys that an override is for, if it is for one.
+/// The network of an override that covers several keys, if it does.
 pub(super) fn network_of(key: &str, ipv6_prefix: u8) -> Option<IpNet> {
     let network = key.parse::<IpNet>().ok();
     network.filter(|network| !is_one_key(*network, ipv6_prefix))

@@ -41,7 +41,7 @@ impl Rule {
     }
 }
 
-/// One rule. What is wrong with it is added to `problems`; then the rule, if there is one, is of no use.
+/// Reads one rule. Adds its problems to `problems`; the rule must not be used if there are any.
 pub(super) fn rule(
     node: &Node,
     index: usize,
@@ -61,7 +61,7 @@ pub(super) fn rule(
     for row in &MATCH {
         fields.refuse(row.name, "this belongs below `match:`; indent it", problems);
     }
-    // What a merge key would have brought is not missing.
+    // A merge key may have provided the missing keys.
     if fields.key("<<").is_none() {
         require(&fields, node, problems);
     }
@@ -231,7 +231,7 @@ pub(super) fn chosen<T: Copy + Default>(
     said.unwrap_or_default()
 }
 
-/// What a rule grants: its limit first, then what its tiers and overrides get.
+/// The grants of a rule: its limit first, then those of its tiers and overrides.
 struct Grants<'c> {
     all: Vec<Grant>,
     counting: &'c Counting,
@@ -315,8 +315,8 @@ impl<'c> Grants<'c> {
     }
 }
 
-/// The scope of a rule's counters. It names what the rule counts by, so that a rule that counts by
-/// something else begins anew.
+/// The scope of a rule's counters. It includes the attributes of `per`, so that a rule with another `per` begins with
+/// new counters.
 fn scope_of(id: &str, per: &[String], settings: &RuleSettings) -> Scope {
     let name = per
         .iter()

@@ -49,7 +49,7 @@ pub fn read_time(text: &str) -> Result<Timestamp, String> {
     Ok(timestamp)
 }
 
-/// Says that a time lacks its zone, if that is all that it lacks.
+/// The message for a time that lacks only its zone; `otherwise` for any other mistake.
 fn without_zone(text: &str, otherwise: String) -> String {
     match text.parse::<jiff::civil::DateTime>() {
         Ok(time) => format!("`{text}` has no time zone; write `{time}Z` for UTC"),

@@ -1,4 +1,4 @@
-//! A rule: when a limit applies, and to whom. Validated; nothing in it needs to be doubted.
+//! A rule: when a limit applies, and to which key. Already validated.
 
 use tidegate_core::{Algorithm, Limit, Micros, Scope, Timestamp, Window};
 
@@ -12,7 +12,7 @@ use crate::adaptive::AdaptiveBounds;
 use crate::attributes::Attributes;
 use crate::document::Problems;
 
-/// When a limit applies, and to whom.
+/// When a limit applies, and to which key.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
     pub(super) id: String,
@@ -22,23 +22,23 @@ pub struct Rule {
     pub(super) except: Vec<Match>,
     pub(super) per: Vec<String>,
     pub(super) missing: Missing,
-    /// What the rule grants, first unless a tier or an override says otherwise.
+    /// The grants. The first one applies unless a tier or an override says otherwise.
     pub(super) grants: Vec<Grant>,
     pub(super) tiers: GrantIndexes,
     pub(super) overrides: GrantIndexes,
-    /// Whether some of them name the hash of a value.
+    /// Whether some overrides name the hash of a value.
     pub(super) has_hashed_overrides: bool,
-    /// Those of them that name a network of several keys.
+    /// The overrides for networks that cover several keys.
     pub(super) override_networks: Option<Box<Networks<usize>>>,
     pub(super) algorithm: Option<Algorithm>,
     pub(super) max_delay: Option<Micros>,
     pub(super) cost: Cost,
     pub(super) mode: Mode,
     pub(super) on_store_failure: OnStoreFailure,
-    /// What clients get that it denies, if it is not the usual answer.
+    /// The answer to denied clients, if it is not the usual one.
     pub(super) denied: Option<Box<DenialAnswer>>,
     pub(super) sync: Consistency,
-    /// Whether it takes what was spent already and does not fit.
+    /// Whether a cost that is known afterwards and does not fit is charged as far as it fits.
     pub(super) settles: bool,
     pub(super) starts_at: Option<Timestamp>,
     pub(super) expires_at: Option<Timestamp>,
@@ -50,11 +50,11 @@ pub struct Rule {
     pub(super) adaptive: Option<AdaptiveBounds>,
     /// Options that only descriptors have.
     pub(super) descriptor: Option<Box<Descriptor>>,
-    /// What should be looked at, if the rule was read or built alone.
+    /// The warnings, if the rule was read or built alone.
     pub(super) warnings: Problems,
 }
 
-/// What a request without the attributes of `per` means to a rule.
+/// The handling of requests without the attributes of `per`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Missing {
@@ -73,7 +73,7 @@ pub enum Missing {
 pub enum Cost {
     /// So much.
     Fixed(u64),
-    /// What this attribute says; 1 if it does not say a whole number.
+    /// The value of this attribute; 1 if it is not a whole number.
     Attribute(String),
 }
 
@@ -84,11 +84,11 @@ pub enum Mode {
     /// It does.
     #[default]
     Enforce,
-    /// It only counts what it would have done.
+    /// It only counts what it would have decided.
     Shadow,
 }
 
-/// What a rule does when the store cannot answer.
+/// The action of a rule while the store is unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnStoreFailure {
@@ -118,7 +118,7 @@ impl Rule {
         &self.id
     }
 
-    /// What should be looked at, if the rule was [built](Self::builder) or read alone.
+    /// The warnings, if the rule was [built](Self::builder) or read alone.
     pub fn warnings(&self) -> &Problems {
         &self.warnings
     }
@@ -138,7 +138,7 @@ impl Rule {
         self.mode
     }
 
-    /// What it does when the store cannot answer.
+    /// The action while the store is unavailable.
     pub fn on_store_failure(&self) -> OnStoreFailure {
         self.on_store_failure
     }
@@ -172,13 +172,13 @@ impl Rule {
             && limits.any(Limit::is_concurrency)
     }
 
-    /// Whether the attribute `tier` chooses what it grants.
+    /// Whether the attribute `tier` chooses the grant.
     pub(crate) fn has_tiers(&self) -> bool {
         !self.tiers.is_empty()
     }
 
-    /// What its limits are called in answers to descriptors: the rule's id, but for rules that
-    /// are written as such, which have a name only if they are given one.
+    /// The name of its limits in answers to descriptors: the rule's id. A descriptor rule has a name only if the file
+    /// gives it one.
     pub fn limit_name(&self) -> &str {
         let descriptor = self.descriptor.as_ref();
         descriptor.map_or(&self.id, |descriptor| &descriptor.name)
@@ -196,7 +196,7 @@ impl Rule {
         descriptor.is_some_and(|descriptor| descriptor.is_quota)
     }
 
-    /// Whether a cost that was spent already and does not fit is taken as far as it goes.
+    /// Whether a cost that is known afterwards and does not fit is charged as far as it fits.
     pub fn settles(&self) -> bool {
         self.settles
     }
@@ -206,7 +206,7 @@ impl Rule {
         self.descriptor.as_ref()?.unit
     }
 
-    /// What a file of envoyproxy/ratelimit wants reported with a decision by it.
+    /// The metadata that a file of envoyproxy/ratelimit adds to decisions of this rule.
     pub fn metadata(&self) -> Option<&serde_json::Value> {
         let descriptor = self.descriptor.as_ref()?;
         (!descriptor.metadata.is_null()).then_some(&descriptor.metadata)
@@ -275,8 +275,8 @@ impl Rule {
             || self.per.iter().any(|name| name == "host")
     }
 
-    /// What it charges for each unit of a request's own cost. The flag says that an attribute should have
-    /// given it and is not a number.
+    /// The cost for each unit of a request's own cost. The flag is true if an attribute should have provided it and is
+    /// not a number.
     pub(crate) fn unit_cost(&self, attributes: &Attributes<'_>) -> (u64, bool) {
         match &self.cost {
             Cost::Fixed(cost) => (*cost, false),
@@ -301,8 +301,8 @@ impl Rule {
     }
 }
 
-/// The number that a text of digits says; the largest there is for one that is larger still, so that
-/// asking for too much never costs little.
+/// Parses digits. A number that is too large becomes the largest one, so that an excessive cost is never read as a
+/// small one.
 fn whole_number(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::MAX))

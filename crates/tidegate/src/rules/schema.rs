@@ -12,7 +12,7 @@ pub fn keys() -> &'static [Key] {
     &RULE
 }
 
-/// What a file of rules may be, in either form.
+/// The schema of a rule file, in either form.
 pub fn schema() -> Value {
     let mut schema = Schema::new(SchemaForm::Yaml);
     for (name, keys) in [("RuleSet", &RULE_SET[..]), ("Domain", &DOMAIN)] {
@@ -32,7 +32,7 @@ pub fn schema() -> Value {
             map["properties"][key] = json!({"description": about, "deprecated": true});
         }
         map["properties"]["<<"] = json!({"description": "what the map has in common with others"});
-        // What is missing may be merged.
+        // Required keys may come from a merge key.
         if let Some(map) = map.as_object_mut() {
             map.shift_remove("required");
         }
@@ -66,7 +66,7 @@ pub fn api_schemas() -> Map<String, Value> {
     definitions
 }
 
-/// Adds what a table of keys does not say: which of them go together.
+/// Adds the dependencies between keys, which a table of keys does not have.
 fn add_what_depends(definitions: &mut Map<String, Value>) {
     let maps: [(_, &[Key]); 3] = [
         ("Rule", &RULE),

@@ -16,7 +16,7 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// What one of so many instances may grant of a limit by itself.
+    /// The share of one of `instances` instances in a limit.
     pub(crate) fn of(scope: &Scope, limit: &Limit, instances: u64) -> Arc<Self> {
         Arc::new(Self {
             scope: scope.clone(),
@@ -26,7 +26,7 @@ impl Share {
     }
 }
 
-/// The shares of all limits of a rule set, one of so many instances each.
+/// The shares of one instance in all limits of a rule set.
 #[derive(Debug)]
 pub(crate) struct Shares {
     pub(crate) instances: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Those of rules with all that each may grant.
+    /// The shares in these rules, each with all its grants.
     pub(crate) fn of<'r>(
         rules: impl Iterator<Item = (&'r Rule, Vec<&'r Grant>)>,
         instances: u64,
@@ -55,7 +55,7 @@ impl Shares {
         }
     }
 
-    /// The shares of the limits that a grant of a rule has, in their order.
+    /// The shares in the limits of a grant, in their order.
     pub(crate) fn limits(&self, rule: usize, grant: usize) -> &[Arc<Share>] {
         let grants = self.by_rule.get(rule);
         grants

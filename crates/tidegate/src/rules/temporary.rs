@@ -1,7 +1,6 @@
-//! Temporary overrides: what a client gets of a rule until a given time, kept apart from the rules.
+//! Temporary overrides: grants for single clients until a given time, kept apart from the rules.
 //!
-//! The gate keeps them with the state of their rule. One that has ended is skipped by its time; removing it is left to
-//! its owner.
+//! The gate keeps them with the state of their rule. It skips an override that has ended; its owner removes it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -23,21 +22,21 @@ use crate::attributes::Attributes;
 use crate::document::{Fields, Node, Place, Problems, Scalar, ScalarKind, Spot, Value};
 use crate::value::text_of_form;
 
-/// Temporary overrides, by the id of their rule. Those of a rule that does not exist have no effect.
+/// Temporary overrides, by the id of their rule. Overrides of an unknown rule have no effect.
 pub type TemporaryOverrides = BTreeMap<String, Vec<TemporaryOverride>>;
 
-/// What a client gets of a rule until a given time, instead of what the rule says.
+/// A grant for one client until a given time, instead of the rule's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemporaryOverride {
-    /// For whom it is.
+    /// The client that it is for.
     pub key: OverrideKey,
-    /// What it grants: a limit such as `100/minute`, `unlimited` or `blocked`.
+    /// Its limit, such as `100/minute`, `unlimited` or `blocked`.
     pub limit: String,
     /// When it ends: from then on the rule's own value applies.
     pub expires_at: Timestamp,
 }
 
-/// For whom an override is, by the first attribute of the rule's `per`.
+/// The client of an override, by the first attribute of the rule's `per`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OverrideKey {
     /// The client with this value, in the form that makes keys; or the addresses of a network.
@@ -65,7 +64,7 @@ impl OverrideKey {
         }
     }
 
-    /// Whether a caller who does not know the rule may mean it with `text`.
+    /// Whether `text` may name this key, for a caller that does not know the rule.
     pub fn is_written(&self, text: &str) -> bool {
         match self {
             Self::Hash(hash) if *hash == hashed::hash_of(text) => true,
@@ -76,9 +75,9 @@ impl OverrideKey {
 }
 
 impl Rule {
-    /// For whom an override of this rule is whose key is `written`. The value of a secret attribute is kept as its
-    /// digest, which does not tell a guess from a wrong one without the secret. It may also be given as tables
-    /// [show](ValueDigest::shown) it, or as its hash, which is kept as it is given.
+    /// The key of an override of this rule, as `written` by a caller. The value of a secret attribute is stored as its
+    /// digest, so that guesses cannot be checked without the secret. It may also be given as tables
+    /// [show](ValueDigest::shown) it, or as its hash, which is stored as given.
     pub fn override_key(
         &self,
         written: &str,
@@ -106,13 +105,13 @@ impl Rule {
         Ok(OverrideKey::Digest(digest.of(&key)))
     }
 
-    /// What a temporary override of this rule with this limit grants.
+    /// The grant of a temporary override of this rule with this limit.
     pub fn override_grant(&self, limit: &str) -> Result<Grant, String> {
         OverrideReader::of(self)?.read(limit)
     }
 }
 
-/// The temporary overrides of a rule, and what they grant.
+/// The temporary overrides of a rule, with their grants.
 #[derive(Debug)]
 pub(crate) struct TemporaryGrants {
     /// Their indexes follow those of the rule's own grants.
@@ -139,7 +138,7 @@ impl TemporaryGrant {
 }
 
 impl TemporaryGrants {
-    /// Those of a rule. What the rule has no use for is left out.
+    /// The overrides of a rule, without those that do not fit it.
     pub(crate) fn of(
         rule: &Rule,
         overrides: &[TemporaryOverride],
@@ -165,7 +164,7 @@ impl TemporaryGrants {
         temporary
     }
 
-    /// What they grant. Their indexes follow those of the rule's own grants.
+    /// Their grants. The indexes follow those of the rule's own grants.
     pub(crate) fn grants(&self) -> &[Grant] {
         &self.grants
     }
@@ -215,13 +214,13 @@ impl TemporaryGrants {
     }
 
     fn of_value(&self, value: &str, now: Timestamp) -> Option<usize> {
-        // That a client sends what a hash is written as finds nothing.
+        // A client value that merely looks like `sha256:…` matches no hashed override.
         let is_value = || !self.has_hashes || !hashed::is_hash(value);
         let by_value = self.by_key.get(value).filter(|_| is_value());
         if let Some(index) = by_value.and_then(|grant| grant.at(now)) {
             return Some(index);
         }
-        // Of a client that is named in both ways, the one that was made last.
+        // If both name the client, the newer one wins.
         self.of_hash(value, now).max(self.of_digest(value, now))
     }
 

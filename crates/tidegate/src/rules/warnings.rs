@@ -1,4 +1,4 @@
-//! What is allowed in a rule, and probably not meant.
+//! Warnings: valid rules that are probably mistakes.
 
 use tidegate_core::Limit;
 
@@ -10,7 +10,7 @@ use super::matching::HEADER;
 use super::rule::{Consistency, Cost, Missing, Mode, Rule};
 use crate::document::{Node, Place, Problems, Spot, Value};
 
-/// Names that people mean when they write one that is like them.
+/// Names that a misspelt attribute probably means.
 const WELL_KNOWN: [&str; 7] = ["ip", "method", "path", "host", "user_id", "api_key", "tier"];
 
 /// A rule that was read without an error, and where it is written.
@@ -21,9 +21,9 @@ pub(super) struct RuleInspector<'r> {
 }
 
 impl RuleInspector<'_> {
-    /// Adds what should be looked at.
+    /// Adds the warnings of this rule.
     pub(super) fn warn(&self, settings: &RuleSettings, problems: &mut Problems) {
-        // What a proxy sends to Envoy's service has the names that its operator chose, and a client cannot leave it out.
+        // The operator of a proxy chooses the names of descriptor entries, and a client cannot leave them out.
         let is_of_descriptors = self.requires("domain");
         if !is_of_descriptors {
             let is_said = self.unset(settings, problems);
@@ -113,7 +113,7 @@ impl RuleInspector<'_> {
         required.any(|(known, _)| known == name)
     }
 
-    /// Names of attributes that are like one that is known.
+    /// Warns of names that are similar to a well-known one.
     fn names(&self, problems: &mut Problems) {
         for name in &self.rule.per {
             let known = WELL_KNOWN.contains(&name.as_str());
@@ -167,7 +167,7 @@ impl RuleInspector<'_> {
         }
     }
 
-    /// Costs that a limit can never grant.
+    /// Warns of costs that a limit can never grant.
     fn costs(&self, problems: &mut Problems) {
         let Cost::Fixed(cost) = self.rule.cost else {
             return;

@@ -1,5 +1,5 @@
-//! How much work the conditions of rules can be for a request: known before any of them is evaluated, so
-//! that a front end can refuse what would take too long, with nothing charged.
+//! Bounds the work of evaluating conditions for a request before any is evaluated, so that a front end can refuse a
+//! request that would take too long, with nothing charged.
 
 use super::RuleSet;
 use crate::attributes::Attributes;
@@ -16,7 +16,7 @@ pub(super) struct ConditionWork {
 }
 
 impl ConditionWork {
-    /// The most operations that it takes for so many attributes with so many bytes.
+    /// The most operations for a request with this many attributes and bytes.
     fn steps(self, attributes: u64, bytes: u64) -> u64 {
         let rounds = if self.has_loop { attributes + 1 } else { 1 };
         self.operations * rounds + bytes / BYTES_PER_STEP

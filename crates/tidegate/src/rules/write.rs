@@ -1,5 +1,4 @@
-//! Writes rules down as JSON: as they were written, and in the one form that all rules have that say
-//! the same.
+//! Writes rules as JSON: as in the file, and in a canonical form.
 
 use serde_json::{Map, Value, json};
 use smallvec::{SmallVec, smallvec};
@@ -24,8 +23,8 @@ impl RuleSet {
         Value::Array(self.iter().map(|rule| rule.written.clone()).collect())
     }
 
-    /// The rules as a JSON list, the same for all sets that say the same. Under the key `rules` it reads
-    /// as the same set again.
+    /// The canonical form of the rules as a JSON list: equal sets have equal lists. Under the key `rules` it reads as
+    /// the same set again.
     pub fn to_json(&self) -> Value {
         Value::Array(self.iter().map(|rule| rule.to_json()).collect())
     }
@@ -37,8 +36,8 @@ impl Rule {
         &self.written
     }
 
-    /// The rule as JSON, the same for all rules that say the same: what is as by default is left out.
-    /// It reads as the same rule again.
+    /// The canonical form of the rule as JSON, without defaults: equal rules have equal JSON. It reads as the same rule
+    /// again.
     pub fn to_json(&self) -> Value {
         let mut map = Map::new();
         let mut put = |key: &str, value: Value| {

@@ -58,7 +58,7 @@ impl PartialEq for Condition {
     }
 }
 
-/// What conditions ask of a request.
+/// The values of a request that conditions read.
 pub(in crate::rules) type Evaluation = Context<'static, 'static>;
 
 impl Reading<'_, '_> {
@@ -93,7 +93,7 @@ impl Condition {
             let message = first.map_or("it cannot be read", |error| error.msg.as_str());
             let message = message.lines().next().unwrap_or_default();
             let message = message.strip_prefix("Syntax error: ").unwrap_or(message);
-            // What the parser would have accepted are its own words, and many.
+            // The list of tokens that the parser would accept is long and in its own terms.
             let message = message.split(" expecting {").next().unwrap_or_default();
             let message = message.replace("mismatched input '<EOF>'", "it ends too early");
             let message = if message.contains("token recognition error at: '= '") {
@@ -208,7 +208,7 @@ fn says_yes_or_no(root: &IdedExpr) -> bool {
     }
 }
 
-/// Looks at the text alone: a parser that recurses must not meet what is nested too deeply.
+/// Checks only the text: the parser recurses, and must not get an expression that is nested too deeply.
 fn check_text(text: &str) -> Result<(), String> {
     if text.trim().is_empty() {
         return Err(format!(
@@ -253,12 +253,12 @@ fn check_text(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What there is in an expression that has to be bounded.
+/// The properties of an expression that are bounded.
 #[derive(Default)]
 struct Shape<'e> {
     /// The variables that loops bring with them.
     of_loops: Vec<&'e str>,
-    /// What `matches` is asked for.
+    /// The patterns of `matches`.
     patterns: Vec<&'e str>,
     loops: usize,
 }

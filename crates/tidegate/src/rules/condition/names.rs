@@ -7,13 +7,13 @@ use cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 pub(super) enum ConditionRead<'e> {
     /// The attribute of this name: `attributes["host"]` or `attributes.host`.
     Name(&'e str),
-    /// Attributes whose names are not written: any.
+    /// Any attribute: the name is computed.
     Any,
     /// The cost, or the variable of a loop.
     Other,
 }
 
-/// The attributes that a condition reads; none if that cannot be said, and if it reads the cost.
+/// The attributes that a condition reads. `None` if they are not known, or if it reads the cost.
 pub(super) fn names_in(root: &IdedExpr) -> Option<Vec<&str>> {
     let name = |read| match read {
         ConditionRead::Name(name) => Some(name),
@@ -22,7 +22,7 @@ pub(super) fn names_in(root: &IdedExpr) -> Option<Vec<&str>> {
     reads_in(root).map(name).collect()
 }
 
-/// All that a condition reads, in no order; some perhaps more than once.
+/// Everything that a condition reads, in no order, possibly with duplicates.
 pub(super) fn reads_in(root: &IdedExpr) -> impl Iterator<Item = ConditionRead<'_>> {
     let mut open = vec![root];
     std::iter::from_fn(move || {
@@ -35,7 +35,7 @@ pub(super) fn reads_in(root: &IdedExpr) -> impl Iterator<Item = ConditionRead<'_
     })
 }
 
-/// What a node reads itself. Adds the nodes below it that may read more.
+/// The read of this node alone. Adds the child nodes that may read more to `open`.
 fn read_by<'e>(node: &'e IdedExpr, open: &mut Vec<&'e IdedExpr>) -> Option<ConditionRead<'e>> {
     match &node.expr {
         Expr::Select(select) if is_attributes(&select.operand) => {

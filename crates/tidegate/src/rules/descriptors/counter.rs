@@ -1,6 +1,6 @@
-//! The names of counters: by the domain, the keys of the entries and their values, whichever line of
-//! the file, or limit of a caller, grants the limit. So a value that gets a line of its own, and a
-//! limit that comes with a request, continue what was counted.
+//! The names of counters: by the domain, and the keys and values of the entries. The name does not depend on the line
+//! of the file, or on the limit of a caller, that applies. So a value that gets a line of its own, and a limit that
+//! comes with a request, continue the same counter.
 
 use std::fmt::Write as _;
 

@@ -11,7 +11,7 @@ use super::{DOMAIN, entries};
 use crate::attributes::Attributes;
 use crate::rules::counter_key::{CounterKey, joined};
 
-/// The path from the domain to a limit, and what the file says next to it.
+/// The path from the domain to a limit, with the options of the file.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(in crate::rules) struct Descriptor {
     pub(super) domain: String,
@@ -22,7 +22,7 @@ pub(in crate::rules) struct Descriptor {
     pub(in crate::rules) is_quota: bool,
     /// The unit as written, also where nothing is granted.
     pub(in crate::rules) unit: Option<Window>,
-    /// What the file wants reported with a decision; `Null` if nothing.
+    /// The metadata to report with a decision; `Null` if there is none.
     pub(in crate::rules) metadata: serde_json::Value,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct DescriptorStep {
 pub(super) enum Wanted {
     /// This one.
     Text(String),
-    /// Those that fit, each with a counter of its own unless they share one.
+    /// Values that fit a wildcard, each with a counter of its own unless they share one.
     Fitting { wildcard: Wildcard, is_shared: bool },
     /// Any, each with a counter of its own.
     Any,
@@ -65,8 +65,7 @@ impl Wanted {
 }
 
 impl Descriptor {
-    /// The counter that a request's descriptor is charged on: named by the values of all entries but
-    /// those that share one.
+    /// The counter of a request's descriptor, named by the values of all entries except those that share one.
     pub(in crate::rules) fn key<'a>(&self, attributes: &'a Attributes<'_>) -> CounterKey<'a> {
         match self.values(attributes, |wanted| !wanted.is_shared()) {
             Some(values) => CounterKey::Known(key_of(values)),
@@ -74,7 +73,7 @@ impl Descriptor {
         }
     }
 
-    /// The values that the file leaves open, as one text; none if the descriptor is another.
+    /// The values that the file leaves open, as one text. `None` if the entries belong to another descriptor.
     pub(in crate::rules) fn open_key<'a>(
         &self,
         attributes: &'a Attributes<'_>,
@@ -83,12 +82,12 @@ impl Descriptor {
         Some(key_of(values))
     }
 
-    /// Whether no file has it: it stands for a limit that a caller brought.
+    /// Whether it is not from a file, but for a limit that a caller brought.
     pub(in crate::rules) fn is_of_no_file(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// The entries of a request that name its counter, if they are those of this descriptor.
+    /// The entries of a request that name its counter, if they match this descriptor.
     pub(in crate::rules) fn key_values<'a>(
         &self,
         attributes: &'a Attributes<'_>,
@@ -103,7 +102,7 @@ impl Descriptor {
         found.zip(values).collect()
     }
 
-    /// The values of the chosen entries, if the entries are those of this descriptor.
+    /// The values of the chosen entries, if the entries match this descriptor.
     fn values<'a>(
         &self,
         attributes: &'a Attributes<'_>,

@@ -1,4 +1,4 @@
-//! Why a rule that is written as a descriptor is not the one that a request's entries mean.
+//! Explains why a descriptor rule is not the one that a request's entries select.
 
 use super::descriptor::{Descriptor, Wanted};
 use super::{DOMAIN, entries};
@@ -31,7 +31,7 @@ impl Descriptor {
                 Some((key, value)) if key == step.key => {
                     return failed(key, expected, Some((asked.show)(key, value)));
                 }
-                // Another entry in this place, or none.
+                // Another entry at this index, or none.
                 other => {
                     let other =
                         other.map(|(key, value)| format!("{key}={}", (asked.show)(key, value)));

@@ -4,7 +4,7 @@ use super::descriptor::{DescriptorStep, Wanted};
 
 /// How long an id may be.
 const LONGEST: usize = 64;
-/// How long what stands for the exact way is, with its dash.
+/// The length of the suffix that identifies the exact path, with its dash.
 const MARK: usize = 9;
 
 /// An id for the limit at the end of these steps: `messaging.message_type_marketing.to_number`. Where

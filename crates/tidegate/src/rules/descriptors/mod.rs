@@ -24,7 +24,7 @@ pub(super) use tree::Descriptors;
 
 use crate::attributes::Attributes;
 
-/// What names the domain of a descriptor among its attributes.
+/// The attribute with the domain of a descriptor.
 const DOMAIN: &str = "domain";
 
 /// The entries of a descriptor, in their order: all that is known, but for the domain.

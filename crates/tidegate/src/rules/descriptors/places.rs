@@ -1,4 +1,4 @@
-//! Keys that envoyproxy/ratelimit accepts anywhere in a file and reads in one place only.
+//! Keys that envoyproxy/ratelimit accepts anywhere in a file, but reads only in one kind of map.
 
 use crate::document::{Fields, Key, Problems};
 use crate::rules::keys::{DESCRIPTOR, DOMAIN, RATE_LIMIT};
@@ -21,7 +21,7 @@ fn everywhere() -> impl Iterator<Item = (&'static str, &'static str)> {
     rows.filter(|(name, _)| *name != "tidegate")
 }
 
-/// What is said about each key that has no effect in a map with these.
+/// The warning for each key that has no effect in a map with these keys.
 pub(in crate::rules) fn ignored(keys: &[Key]) -> impl Iterator<Item = (&'static str, String)> {
     let others = everywhere().filter(|(name, _)| keys.iter().all(|row| row.name != *name));
     others.map(|(name, place)| {
@@ -31,7 +31,7 @@ pub(in crate::rules) fn ignored(keys: &[Key]) -> impl Iterator<Item = (&'static 
     })
 }
 
-/// Warns of the keys of a map with these that the original knows and that have no effect there.
+/// Warns of keys that the original knows but that have no effect in a map with these keys.
 pub(super) fn ignore_others(fields: &mut Fields<'_>, keys: &[Key], problems: &mut Problems) {
     for (name, message) in ignored(keys) {
         fields.ignore(name, &message, problems);

@@ -67,7 +67,7 @@ struct DescriptorReader<'p> {
     places: HashMap<String, Place>,
 }
 
-/// What a descriptor says, but for its limit and what is below.
+/// The options of a descriptor, without its limit and its children.
 struct Modes {
     is_shadow: bool,
     is_quota: bool,
@@ -158,7 +158,7 @@ impl DescriptorReader<'_> {
 
         let step = self.step(node, spot, key, value, is_shared);
         let Some(step) = step else {
-            // What is below may be wrong, too.
+            // The children may have problems, too.
             steps.push(DescriptorStep {
                 key: String::new(),
                 wanted: Wanted::Any,

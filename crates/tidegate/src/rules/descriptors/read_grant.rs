@@ -1,4 +1,5 @@
-//! Reads what a descriptor grants: its `rate_limit`, and in a block `tidegate` how that is counted.
+//! Reads the limit of a descriptor: its `rate_limit`, and how it is counted from the block
+//! `tidegate`.
 
 use tidegate_core::limit::MAX_COUNT;
 use tidegate_core::{Algorithm, Limit, Micros, Rate, Window};
@@ -23,7 +24,7 @@ pub(in crate::rules) const UNITS: [(&str, Window); 7] = [
     ("year", Window::Year),
 ];
 
-/// What a `rate_limit` says.
+/// The content of a `rate_limit`.
 pub(super) struct DescriptorLimit {
     pub(super) grant: Grant,
     pub(super) unit: Option<Window>,
@@ -31,7 +32,7 @@ pub(super) struct DescriptorLimit {
     pub(super) replaces: Vec<String>,
 }
 
-/// What a block `tidegate` says.
+/// The content of a block `tidegate`.
 #[derive(Default)]
 pub(super) struct Own {
     pub(super) algorithm: Option<Algorithm>,
@@ -164,7 +165,7 @@ fn read_replaces(list: Option<(Spot, &Node)>, name: &str, problems: &mut Problem
     replaced
 }
 
-/// Which of our algorithms counts, and what else only we know.
+/// Reads the algorithm and the other options that the original does not have.
 fn read_own(
     own: Option<&(Spot, &Node)>,
     problems: &mut Problems,

@@ -17,8 +17,8 @@ fn is_flag(key: &str) -> bool {
 /// The key whose value is a number.
 const COUNT: &str = "requests_per_unit";
 
-/// The document with merge keys written out, flags as `true` or `false`, and counts in decimal. What
-/// cannot be read stays as it is, for the reader to report.
+/// The document with merge keys written out, flags as `true` or `false`, and counts in decimal. Invalid values stay
+/// unchanged, for the reader to report.
 pub(super) fn rewritten(node: &Node, problems: &mut Problems) -> Node {
     rewritten_under("", node, problems)
 }
@@ -50,8 +50,8 @@ fn rewritten_under(key: &str, node: &Node, problems: &mut Problems) -> Node {
     }
 }
 
-/// The entries of a map, and those that its merge keys bring in. A key that the map has itself counts,
-/// wherever it stands; of several merged maps the first.
+/// The entries of a map, including those of its merge keys. The map's own keys win over merged ones; of several merged
+/// maps the first wins.
 fn merged(entries: &[Entry], problems: &mut Problems) -> Vec<Entry> {
     let is_merge = |entry: &&Entry| entry.key == "<<";
     let own = entries.iter().filter(|entry| !is_merge(entry));
@@ -86,7 +86,7 @@ fn merged(entries: &[Entry], problems: &mut Problems) -> Vec<Entry> {
     all
 }
 
-/// What a plain scalar says as a flag, if it says yes or no.
+/// A plain scalar as a flag, if it is one of the spellings of yes or no.
 fn flag(scalar: &Scalar) -> Option<Scalar> {
     let said = yes_or_no(&scalar.text)?;
     Some(Scalar {
@@ -95,7 +95,7 @@ fn flag(scalar: &Scalar) -> Option<Scalar> {
     })
 }
 
-/// What a plain scalar says as a count, in decimal.
+/// A plain scalar as a count, in decimal.
 fn count(scalar: &Scalar, node: &Node, problems: &mut Problems) -> Option<Scalar> {
     let text = scalar.text.as_str();
     let number = u64::try_from(whole_number(text)?).ok()?;

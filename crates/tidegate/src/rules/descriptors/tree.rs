@@ -1,5 +1,5 @@
-//! Finds the rule that a request's descriptor means, entry by entry: by its value, else by the first
-//! wildcard that fits, else by its key alone.
+//! Finds the rule for a request's descriptor, entry by entry: by its value, else by the first wildcard that fits, else
+//! by its key alone.
 
 use std::collections::HashMap;
 

@@ -6,13 +6,13 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wildcard {
     prefix: String,
-    /// What has to be found in between, one after the other.
+    /// The literal parts between the stars, in order.
     middle: Vec<String>,
     suffix: String,
 }
 
 impl Wildcard {
-    /// The wildcard that a text says, if it has a `*`.
+    /// Parses a wildcard, if the text has a `*`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (prefix, rest) = text.split_once('*')?;
         let mut middle: Vec<String> = rest.split('*').map(str::to_owned).collect();
