@@ -1,6 +1,6 @@
-//! The activity of each instance, published for the others. What is published is opaque here.
+//! The activity of each instance, published for the others as opaque bytes.
 //!
-//! All of it goes over a connection of its own: a decision never waits behind a large value.
+//! Uses a connection of its own: a decision never waits behind a large value.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::namespace::{self, Namespace};
 
 /// The most bytes that an instance publishes, and that are read of one.
 pub const MOST_ACTIVITY: usize = 64 << 10;
-/// How long what was published lasts, in milliseconds.
+/// How long published activity lasts, in milliseconds.
 const LASTS: u64 = 30_000;
 /// The most instances that are read.
 const MOST_INSTANCES: usize = 256;
@@ -47,20 +47,20 @@ end
 return { redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1]) }
 ";
 
-/// What an instance has published.
+/// The published activity of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedActivity {
     /// The id of the instance.
     pub instance: String,
     /// How long ago.
     pub age: Duration,
-    /// What it is; anything, if another program writes to this Redis.
+    /// The bytes. Not trusted: another program may write to this Redis.
     pub bytes: Vec<u8>,
 }
 
 /// Where activity is in Redis, and the connection for it. All keys share a slot.
 pub(crate) struct ActivityBoard {
-    /// A sorted set: each instance, and until when what it published lasts.
+    /// A sorted set: each instance, with the time until which its activity lasts.
     index: String,
     connection: Mutex<Option<MultiplexedConnection>>,
 }
@@ -96,7 +96,7 @@ impl RedisStore {
         Ok(())
     }
 
-    /// What the instances have published, but for the one that asks.
+    /// The published activity of the instances, without that of the caller.
     pub async fn read_activity(&self, own: &str) -> Result<Vec<PublishedActivity>, StoreError> {
         let board = self.activity_board();
         let mut command = redis::cmd("ZRANGE");
@@ -125,7 +125,7 @@ impl RedisStore {
         Ok(published)
     }
 
-    /// Withdraws what an instance has published.
+    /// Withdraws the published activity of an instance.
     pub async fn withdraw_activity(&self, instance: &str) -> Result<(), StoreError> {
         let board = self.activity_board();
         let mut remove = redis::cmd("ZREM");

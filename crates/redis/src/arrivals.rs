@@ -20,7 +20,7 @@ enum Unread {
     Unknown,
 }
 
-/// What has arrived on a connection.
+/// Tracks whether bytes have arrived on a connection that are not handed out yet.
 pub(crate) struct Arrivals {
     unread: Unread,
     /// Whether bytes were read and their replies are being handed out.
@@ -50,7 +50,7 @@ impl Arrivals {
     }
 }
 
-/// A stream that records what arrives on it.
+/// A stream that records the bytes that arrive on it.
 pub(crate) struct WatchedStream<S> {
     stream: S,
     arrivals: Arc<Arrivals>,

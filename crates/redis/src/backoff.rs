@@ -22,7 +22,7 @@ impl Backoff {
         self.next_by(chance())
     }
 
-    /// The same, with the number from 0 to 1 by which it varies.
+    /// Like `next`, with the random number from 0 to 1 given by the caller.
     pub(crate) fn next_by(&mut self, chance: f64) -> Duration {
         let whole = self.next;
         self.next = (whole * 2).min(LONGEST);

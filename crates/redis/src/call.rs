@@ -59,7 +59,7 @@ impl Job {
     }
 }
 
-/// What is asked.
+/// The content of a call.
 #[derive(Clone)]
 pub(crate) enum CallBody {
     /// A step of the script, which is sent together with others.

@@ -36,7 +36,7 @@ pub(crate) struct ClusterLinks {
 }
 
 struct ClusterInner {
-    /// What its links are made from.
+    /// The settings of its links.
     settings: LinkSettings,
     seeds: Vec<RedisNode>,
     map: ArcSwap<Map>,
@@ -117,7 +117,7 @@ impl ClusterLinks {
         }
     }
 
-    /// What is wrong if not every slot has a server that answers.
+    /// The problem, if not every slot has a server that answers.
     pub(crate) fn problem(&self) -> Option<String> {
         let map = self.inner.map.load();
         if map.masters.is_empty() {
@@ -265,7 +265,7 @@ impl ClusterInner {
         *since.get_or_insert_with(|| SystemClock.now())
     }
 
-    /// Whether a master is known that cannot be reached, or a slot without one.
+    /// Whether every slot has a master that is up.
     fn is_whole(&self) -> bool {
         let map = self.map.load();
         let is_up = |owner: &Option<Arc<Link>>| owner.as_ref().is_some_and(|link| link.is_up());
@@ -363,8 +363,7 @@ async fn look(
     }
 }
 
-/// Reads `CLUSTER SLOTS`: first and last slot, then the master's host and port. What cannot be read is
-/// left out.
+/// Reads `CLUSTER SLOTS`: first and last slot, then the master's host and port. Invalid entries are left out.
 pub(crate) fn ranges(value: &Value, asked: &RedisNode) -> Vec<(u16, u16, RedisNode)> {
     let Value::Array(rows) = value else {
         return Vec::new();

@@ -22,13 +22,13 @@ const MAX_RULES: usize = 1_000;
 pub struct Damage {
     /// The rule's id.
     pub rule: String,
-    /// What is wrong, and what was done about it.
+    /// The problem, and how it was handled.
     pub problem: &'static str,
     /// How many decisions have met it since it began.
     pub met: u64,
 }
 
-/// What is wrong with a state.
+/// The kinds of damaged states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum DamageKind {
     /// It has the right type and cannot be read.
@@ -98,7 +98,7 @@ impl Damages {
         }
     }
 
-    /// What was met within the last minute, by rule.
+    /// The damage found within the last minute, by rule.
     pub(crate) fn current(&self) -> Vec<Damage> {
         let now = now();
         let mut seen = self.seen.lock();
@@ -116,8 +116,8 @@ impl Damages {
     }
 }
 
-/// The id of the rule that a scope belongs to, without what it counts by. A scope that several rules share
-/// begins with `@` and is returned whole.
+/// The id of the rule that a scope belongs to, without the attributes of `per`. A scope that several rules share begins
+/// with `@` and is returned whole.
 fn rule_of(scope: &Scope) -> &str {
     let name = scope.name();
     match name.split_once('@') {

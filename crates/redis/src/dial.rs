@@ -29,7 +29,7 @@ pub(crate) struct Dialer {
     settings: Arc<RedisSettings>,
 }
 
-/// What kind of server a connection leads to.
+/// The kind of server that a connection leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// A server with data.
@@ -38,7 +38,7 @@ pub(crate) enum Role {
     Sentinel,
 }
 
-/// A connection, and a record of what has arrived on it.
+/// A connection, and a record of the bytes that have arrived on it.
 pub(crate) struct WatchedConnection {
     pub(crate) connection: MultiplexedConnection,
     pub(crate) arrivals: Arc<Arrivals>,
@@ -84,7 +84,7 @@ impl Dialer {
         within(self.settings.connect_timeout, dialing).await
     }
 
-    /// A connection to a server with data that records what arrives on it, except with TLS.
+    /// Connects to a server with data. The connection records the bytes that arrive on it, except with TLS.
     pub(crate) async fn dial_watched(
         &self,
         node: &RedisNode,
@@ -201,8 +201,8 @@ impl Dialer {
     }
 }
 
-/// What went wrong, with the setting to change if the login is missing. Redis reports that in two ways, of
-/// which one is an error about the length of what was sent before the login.
+/// Explains an error, and names the setting to change if the login is missing. Redis reports a missing login in two
+/// ways, one of which is an error about the length of a command.
 pub(crate) fn explain(error: &RedisError, role: Role) -> String {
     let text = error.to_string();
     if error.code() != Some("NOAUTH") && !text.contains("unauthenticated") {

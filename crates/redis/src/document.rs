@@ -17,7 +17,7 @@ use crate::monotonic::now;
 
 /// How long a reply may take. No decision waits for these.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a replica has to take over what was written.
+/// How long to wait until a replica has the new version.
 const REPLICA: Duration = Duration::from_millis(500);
 
 /// Writes a version that follows another. A document without earlier versions has its text next to its version.
@@ -59,7 +59,7 @@ pub enum Written {
 #[derive(Clone)]
 pub struct RedisDocument {
     store: RedisStore,
-    /// What it is called in the log.
+    /// Its name in the log.
     what: &'static str,
     /// A hash: the version in force, and its text if earlier versions are not kept.
     current: String,
@@ -70,7 +70,7 @@ pub struct RedisDocument {
 }
 
 impl RedisStore {
-    /// The rules that all instances share, of which so many versions are kept.
+    /// The rules that all instances share. Keeps the last `keep` versions.
     pub fn shared_rules(&self, keep: usize) -> RedisDocument {
         RedisDocument {
             store: self.clone(),

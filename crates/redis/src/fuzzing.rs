@@ -10,19 +10,18 @@ use crate::plan::Plan;
 use crate::url::RedisNode;
 use crate::wire::{LeaseRequest, LuaStep, StepOutcome, decode};
 
-/// What steps make of a reply to all of them.
+/// A reply, decoded for each kind of step.
 #[derive(Debug)]
 pub struct DecodedReply {
-    /// What the steps ask.
+    /// The name of the steps.
     pub asked: &'static str,
-    /// What the limits of each step grant at most. Empty for a step without outcomes.
+    /// The capacities of the limits of each step. Empty for a step without outcomes.
     pub capacities: Vec<Vec<u64>>,
     /// The outcomes of each step, or `None` if it failed; `None` if the reply is refused.
     pub answers: Option<Vec<Option<Vec<Outcome>>>>,
 }
 
-/// What each call of the store makes of these bytes as its reply; nothing if they are not one value of the Redis
-/// protocol.
+/// Decodes these bytes as the reply to each call of the store. Empty if they are not one value of the Redis protocol.
 pub fn decode_replies(bytes: &[u8]) -> Vec<DecodedReply> {
     let Ok(value) = parse_redis_value(bytes) else {
         return Vec::new();
@@ -105,7 +104,7 @@ fn outcomes(answer: StepOutcome) -> Vec<Outcome> {
     }
 }
 
-/// What these bytes mean as the reply to `CLUSTER SLOTS` of the server `asked`: first and last slot, host, port.
+/// Decodes these bytes as the reply to `CLUSTER SLOTS`: first and last slot, host, port.
 pub fn slot_ranges(bytes: &[u8]) -> Vec<(u16, u16, String, u16)> {
     let Ok(value) = parse_redis_value(bytes) else {
         return Vec::new();

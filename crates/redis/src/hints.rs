@@ -1,4 +1,4 @@
-//! What this instance remembers of the outcomes that Redis returned: denials that still hold, and usage.
+//! Remembers outcomes that Redis returned: denials that still hold, and usage.
 //!
 //! All of it may be dropped at any time: a remembered denial saves a call, and the usage seeds the local
 //! counters when Redis is unreachable.
@@ -22,7 +22,7 @@ pub(crate) const LONGEST_ACROSS_SLOTS: Duration = Duration::from_millis(20);
 const YOUNG: usize = 4_096;
 const PARTS: usize = 16;
 
-/// What is remembered. Bounded: the states that were updated longest ago are dropped first.
+/// Remembered outcomes by state. Bounded: the states that were updated longest ago are dropped first.
 pub(crate) struct Hints {
     parts: [Mutex<HintShard>; PARTS],
 }

@@ -28,7 +28,7 @@ pub(crate) struct RedisKeys {
     hashers: [RandomState; 2],
 }
 
-/// The key of a state, with what is derived from it.
+/// The key of a state, with its short name and its slot.
 #[derive(Debug, Clone)]
 pub(crate) struct StateKey {
     pub(crate) key: Arc<str>,
@@ -48,7 +48,7 @@ pub(crate) struct KeySecret(Hmac<Sha256>);
 /// Where a [`KeySecret`] comes from, in the order in which it is looked for.
 #[derive(Clone, Copy)]
 pub(crate) enum SecretFrom<'a> {
-    /// What the operator configured for this.
+    /// The configured secret.
     Configured(&'a [u8]),
     /// The password of Redis, which instances share anyway.
     Password(&'a str),
@@ -192,7 +192,7 @@ pub(crate) fn slot_of_permit(permit: PermitId) -> u16 {
     u16::try_from(permit.as_u128() >> PERMIT_BITS).unwrap_or(0)
 }
 
-/// Percent-encodes what is not a letter, a digit or one of `._@-`.
+/// Percent-encodes everything except letters, digits and `._@-`.
 fn encode(text: &str, name: &mut String) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'@' | b'-') {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// How late a timer may fire before this process counts as stalled. Timers are exact to a millisecond.
 pub(crate) const PUNCTUAL: Duration = Duration::from_millis(3);
 
-/// In how many turns of the runtime, at the most, what has arrived is read and handed on.
+/// The most turns of the runtime that reading and passing on arrived bytes takes.
 const TURNS: usize = 16;
 
 /// The current instant. Tests control it with the runtime's clock.

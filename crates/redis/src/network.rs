@@ -1,5 +1,4 @@
-//! What a store takes from outside of this process, connections and chance, when it is not the operating
-//! system that provides them.
+//! The connections and random numbers of a store, for simulations that provide them instead of the operating system.
 
 use std::fmt;
 use std::pin::Pin;
@@ -7,8 +6,8 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Connects a store to a single server in place of the operating system: for simulations. Everything else
-/// of the store works as it does over TCP, except what listens for published messages.
+/// Connects a store to a single server in place of the operating system: for simulations. Everything else works as over
+/// TCP, except subscriptions to published messages.
 pub trait RedisNetwork: Send + Sync + 'static {
     /// A new connection to the server.
     fn connect(&self) -> ConnectingToRedis;

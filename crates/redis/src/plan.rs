@@ -1,5 +1,5 @@
-//! What a request asks of Redis, worked out once: the key of each charge with its hash and its cluster slot,
-//! and what all charges on one state cost together. Steps, hints and leases are made from it.
+//! The plan of a request, computed once: the key of each charge with its hash and cluster slot, and the total cost per
+//! state. Steps, hints and leases are built from it.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(crate) struct Plan<'a> {
 pub(crate) struct PlannedCharge<'a> {
     pub(crate) charge: Charge<'a>,
     pub(crate) state: StateKey,
-    /// What all charges of the plan on this state cost together.
+    /// The total cost of all charges of the plan on this state.
     pub(crate) total: u64,
     /// The index of the plan's first charge on this state.
     pub(crate) first: usize,
@@ -100,8 +100,7 @@ impl<'a> Plan<'a> {
         groups
     }
 
-    /// The states that it takes permits of, and how long those last: what a register in another slot has to
-    /// name.
+    /// The states of concurrency limits, with the lifetime of their permits, for a register in another slot.
     pub(crate) fn permits(&self) -> Vec<(Arc<str>, Micros)> {
         let permit = |charge: &PlannedCharge<'_>| match charge.charge.limit.form() {
             Form::Concurrency(form) if charge.total > 0 => {
@@ -119,7 +118,7 @@ impl PlannedCharge<'_> {
     }
 }
 
-/// A state under a limit, for what outlives a request.
+/// An owned copy of a state and its limit, for tasks that outlive the request.
 #[derive(Debug, Clone)]
 pub(crate) struct OwnedState {
     pub(crate) limit: Limit,

@@ -100,7 +100,7 @@ impl Router {
         until(deadline, self.deadline, future).await
     }
 
-    /// Takes a step where its keys are. All of them share a slot.
+    /// Sends a step to the server that has its keys, which share a slot.
     pub(crate) async fn step(
         &self,
         step: impl Into<Arc<LuaStep>>,
@@ -199,7 +199,7 @@ impl Router {
         }
     }
 
-    /// What keeps Redis from answering, if anything does.
+    /// The problem, if Redis does not answer.
     pub(crate) fn problem(&self) -> Option<String> {
         match &self.servers {
             Servers::One { link, .. } if link.is_up() => None,

@@ -27,7 +27,7 @@ pub struct RedisSettings {
     pub sentinel_password: Option<String>,
     /// Certificates for TLS.
     pub tls: RedisTls,
-    /// What separates this deployment from others in the same Redis; the same on every instance.
+    /// Separates this deployment from others in the same Redis. The same on every instance.
     pub namespace: Option<Namespace>,
     /// The secret under which keys are hashed; the same on every instance.
     pub key_secret: Option<Vec<u8>>,
@@ -35,7 +35,7 @@ pub struct RedisSettings {
     pub deadline: Duration,
     /// How long a connection may take to be made, TLS and login included.
     pub connect_timeout: Duration,
-    /// What was kept from the last run of this instance.
+    /// The data kept from the last run of this instance.
     pub known_instances: KnownInstances,
     /// Connects to the server of a `redis://` URL in place of the operating system, if given.
     pub network: Option<Arc<dyn RedisNetwork>>,

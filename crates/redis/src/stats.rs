@@ -1,8 +1,8 @@
-//! What a store counts about itself, for metrics.
+//! The counters of a store, for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a store counts about itself since it was opened. Relaxed counters: they may be read out of order.
+/// The counters of a store since it was opened. Relaxed: they may be read out of order.
 #[derive(Debug, Default)]
 pub struct Stats {
     /// Calls that were sent.

@@ -1,4 +1,4 @@
-//! Where Redis is: the URLs that an operator writes, read without ever showing a password.
+//! Parses the URLs of Redis. Messages never show a password.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ pub enum UrlError {
     /// Missing or invalid host.
     #[error("`{host}` is not `host` or `host:port` with a port from 1 to 65535")]
     Host {
-        /// What was written instead.
+        /// The given host.
         host: String,
     },
     /// More than one host where only one is allowed.
@@ -75,13 +75,13 @@ pub enum UrlError {
     /// The database is not a number.
     #[error("the database `{database}` is not a whole number")]
     Database {
-        /// What was written.
+        /// The given text.
         database: String,
     },
     /// A cluster has one database.
     #[error("a cluster has no databases: write nothing after the hosts, not `/{database}`")]
     DatabaseOfCluster {
-        /// What was written.
+        /// The given text.
         database: String,
     },
     /// The path of the socket is missing.
@@ -97,7 +97,7 @@ pub enum UrlError {
         "`?{query}` means nothing in a Redis URL; TLS files and the like are settings of their own"
     )]
     Query {
-        /// What was written.
+        /// The given text.
         query: String,
     },
 }

@@ -66,7 +66,7 @@ redis.call('PEXPIREAT', KEYS[2], now + ARGV[2] + 1)
 return 1
 ";
 
-/// What an instance keeps over a restart: its identity, and the others in case Redis is unreachable.
+/// The data that an instance keeps over a restart: its identity, and the others in case Redis is unreachable.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownInstances {
     /// Its own id, which no two running instances may share: 32 hexadecimal digits, generated if missing.
@@ -152,8 +152,7 @@ impl Instances {
         Some(self.present.load(Ordering::Relaxed)).filter(|present| *present > 0)
     }
 
-    /// What to keep for the next run, and how often Redis has answered so far. Nothing is known of the
-    /// others before it has.
+    /// The data to keep for the next run, and how often Redis has answered so far. The others are unknown until it has.
     pub(crate) fn known(&self) -> (KnownInstances, u64) {
         let answers = self.answers.load(Ordering::Relaxed);
         let is_known = answers > 0 || self.count().is_some();

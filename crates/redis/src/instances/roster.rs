@@ -18,7 +18,7 @@ pub(super) struct Roster {
 }
 
 impl Roster {
-    /// Begins with what was known before. Other names with the id of `own` are of runs that have ended.
+    /// Starts with the instances of the previous run. Other names with the id of `own` are of runs that have ended.
     pub(super) fn new(own: &str, known: impl IntoIterator<Item = KnownInstance>) -> Self {
         let is_other =
             |known: &KnownInstance| is_name(&known.name) && id_of(&known.name) != id_of(own);
@@ -54,7 +54,7 @@ impl Roster {
         });
     }
 
-    /// Those that count.
+    /// The instances that count.
     pub(super) fn known(&self) -> Vec<KnownInstance> {
         let known = |(name, missing): (&String, &Option<Duration>)| KnownInstance {
             name: name.clone(),
@@ -84,7 +84,7 @@ pub struct KnownInstance {
     pub missing: Option<Duration>,
 }
 
-/// What all runs of an instance have in common. Older versions have a name for each run only.
+/// The part of a name that all runs of an instance share. Older versions have a name for each run only.
 fn id_of(name: &str) -> &str {
     name.split('-').next().unwrap_or(name)
 }

@@ -3,7 +3,7 @@
 /// How many slots a cluster has.
 const SLOTS: u16 = 16_384;
 
-/// The slot of a key: of what is in its first pair of braces, if there is anything in it.
+/// The slot of a key. Only the text in its first pair of braces counts, if that is not empty.
 pub(crate) fn slot_of(key: &str) -> u16 {
     let bytes = key.as_bytes();
     let hashed = bytes

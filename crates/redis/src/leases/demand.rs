@@ -24,7 +24,7 @@ impl PoolDemand {
         }
     }
 
-    /// Counts what one request asks for.
+    /// Counts the cost of one request.
     pub(super) fn count(&mut self, cost: u64, now: Instant) {
         let passed = now.saturating_duration_since(self.since);
         if passed >= SPAN {

@@ -1,5 +1,5 @@
-//! A pool of units of one state that were charged in advance: what it serves, what it asks Redis for, and
-//! how it takes in what is granted.
+//! A pool of units of one state that were charged in advance: serving requests from it, asking Redis for more, and
+//! adding granted units.
 
 use std::time::Duration;
 
@@ -38,8 +38,7 @@ pub(crate) struct UnitPool {
     is_reported: bool,
     demand: PoolDemand,
     used_at: Instant,
-    /// When the window or slot that was charged last ends or has ended, at the latest: what is asked for from then
-    /// on is charged in the next one.
+    /// The end of the window or slot that was charged last, at the latest. Later requests are charged in the next one.
     boundary: Option<Instant>,
     /// The end of the lease whose return is arranged.
     returning: Option<Timestamp>,
@@ -53,7 +52,7 @@ struct HeldLease {
     granted: u64,
     /// How many are left.
     units: u64,
-    /// When the first of them was charged: none goes back to a window that was reset since.
+    /// When the first unit was charged. Units do not go back to a window that was reset since.
     charged_since: Timestamp,
     filled_at: Instant,
     ends_at: Instant,
@@ -76,7 +75,7 @@ impl HeldLease {
     }
 }
 
-/// What identifies a lease in Redis.
+/// The identity of a lease in Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnitLease {
     pub(crate) id: PermitId,
@@ -91,7 +90,7 @@ pub(crate) struct UnitLease {
 pub(crate) enum LeaseKind {
     /// Redis carries the units that are left of a lease over into the next one.
     Bucket,
-    /// Units belong to a window or slot; those of one window are added up here.
+    /// Units belong to a window or slot. Units of the same window are added up.
     Window,
 }
 
@@ -112,7 +111,7 @@ impl LeaseKind {
     }
 }
 
-/// What a pool asks Redis for.
+/// A pool's request for units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnitRequest {
     /// Fewer units are of no use.
@@ -122,7 +121,7 @@ pub(crate) struct UnitRequest {
     pub(crate) left: u64,
 }
 
-/// What Redis answered.
+/// The answer of Redis to a request for units.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeaseGrant {
     pub(crate) leased: Leased,
@@ -193,7 +192,7 @@ impl UnitPool {
         Some((outcome, held.lease))
     }
 
-    /// What [`take`](Self::take) would answer, or how many units there are if they are too few. Takes nothing.
+    /// The answer of [`take`](Self::take), or the number of units if there are too few. Takes nothing.
     pub(crate) fn preview(&self, limit: &Limit, cost: u64) -> Result<Outcome, u64> {
         let now = now();
         let is_usable = |held: &&HeldLease| *limit == self.state.limit && now < held.ends_at;
@@ -230,7 +229,7 @@ impl UnitPool {
 
     /// The denial of a request, where it is known how long it has to wait; none if Redis is to be asked.
     pub(crate) fn denial(&self, limit: &Limit, cost: u64) -> Option<Outcome> {
-        // What is known holds for an empty pool.
+        // The known outcome is for an empty pool.
         let is_meant = *limit == self.state.limit && self.units() == 0;
         is_meant.then(|| self.shortage.denial(limit, cost, now()))?
     }
@@ -301,8 +300,8 @@ impl UnitPool {
         surely.max(until_end.saturating_sub(until_end.isqrt()))
     }
 
-    /// What to ask Redis for to serve `cost`: no more than `share`, if less is enough. All requests that wait
-    /// for it want `waiting` together.
+    /// The request to send to Redis to serve `cost`: no more than `share`, if less is enough. All waiting requests
+    /// together need `waiting`.
     pub(crate) fn ask(&mut self, cost: u64, waiting: u64, share: u64) -> UnitRequest {
         let now = now();
         let held = self.lease.as_ref().filter(|held| now < held.ends_at);
@@ -351,7 +350,7 @@ impl UnitPool {
         if leased.units < ask.want.units && leased.outcome.retry != Retry::Never {
             self.gather(&leased.outcome, grant.sent_at, instances);
         }
-        // What is granted to one instance alone says when there is more.
+        // With a single instance, the grant itself says when there is more.
         if !leased.outcome.allowed || instances <= 1 {
             let denied = Outcome {
                 allowed: false,
@@ -395,11 +394,11 @@ impl UnitPool {
             LeaseKind::Window => (ask.left, units),
         };
         if !outcome.allowed {
-            // The units left here are part of what Redis says remains.
+            // The units left here are part of `remaining` as Redis reports it.
             outcome.remaining = outcome.remaining.saturating_sub(carried);
         }
-        // Some of what was left may have gone since Redis was asked, or with its window; and into a window, more may
-        // have been put back.
+        // Since Redis was asked, some of the remaining units may have been used, or expired with their window, and more
+        // may have been put back.
         let held = self.lease.as_ref();
         let (left, carried) = match kind {
             LeaseKind::Bucket => (held.map_or(0, |held| held.units.min(carried)), carried),

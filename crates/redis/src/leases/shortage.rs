@@ -1,8 +1,7 @@
-//! What an instance knows about a pool that Redis has too few units for: how long requests have to wait, and when Redis
-//! is better not asked.
+//! Tracks a pool that Redis has too few units for: how long requests have to wait, and when not to ask Redis.
 //!
-//! A wait that Redis returned holds for its cost until units are granted or go back. Where many requests come before
-//! those that were denied may come again, not every one of them asks: their wait is then one that is long enough.
+//! A wait that Redis returned holds for its cost until units are granted or go back. If many requests arrive before the
+//! wait of denied ones is over, not every one of them asks Redis: they get an upper bound of their wait.
 
 use std::time::Duration;
 
@@ -15,9 +14,9 @@ use super::demand::PoolDemand;
 
 /// How many costs are remembered.
 const COSTS: usize = 8;
-/// From so many impatient requests in a tenth of a second on, units are let gather in Redis before it is asked again: those
-/// that come before the wait of the one before them is over, or find that others have taken what was granted while they
-/// waited. One client that waits makes none.
+/// Above this many impatient requests in a tenth of a second, Redis is not asked again until units have gathered there.
+/// A request is impatient if it arrives before the previous wait is over, or finds that others took the granted units
+/// while it waited. A single client that waits causes none.
 const FLOOD: u64 = 20;
 /// The shortest wait in a flood, which is over when no request comes for so long.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -25,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Denials of one pool.
 #[derive(Debug)]
 pub(super) struct LeaseShortage {
-    /// What Redis answered to requests of different costs since units were last granted or went back.
+    /// The answers of Redis to requests of different costs since units were last granted or went back.
     answers: SmallVec<[DenialByRedis; 1]>,
     /// How many impatient requests came.
     impatient: PoolDemand,
@@ -47,7 +46,7 @@ struct DenialByRedis {
 }
 
 impl DenialByRedis {
-    /// When a request of `cost` is allowed at the latest: all is back then, or enough of it.
+    /// The latest time at which a request of `cost` is allowed: all units are back then, or enough of them.
     fn latest(&self, limit: &Limit, cost: u64) -> Instant {
         let whole = self.outcome.reset_at.since(self.outcome.at);
         let early = match limit.form() {
@@ -95,7 +94,7 @@ impl LeaseShortage {
         self.gathers_until = Some(until);
     }
 
-    /// Forgets what Redis answered, because units were granted or went back.
+    /// Forgets the answers of Redis, because units were granted or went back.
     pub(super) fn clear(&mut self) {
         self.answers.clear();
     }
@@ -130,7 +129,7 @@ impl LeaseShortage {
             return Some(denied_until(until, &known.outcome, now));
         }
         let last = self.answers.last().filter(|_| is_flood)?;
-        // What is enough for more is enough for this.
+        // A wait that is enough for a higher cost is enough for this one.
         let dearer = self.answers.iter().filter(|answer| answer.cost >= cost);
         let enough = dearer.map(|answer| answer.until).min();
         // A request is not allowed before one that costs less.

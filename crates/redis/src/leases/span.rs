@@ -6,8 +6,8 @@ use tidegate_core::algorithm::Form;
 use tidegate_core::{Anchor, Limit, Micros, Window};
 use tokio::time::Instant;
 
-/// Shorter windows are not leased: too little of them is left when a lease has come and gone. Nor are
-/// buckets that fill faster: they would be full while an instance waits for units to gather.
+/// Shorter windows are not leased: a lease takes too much of their time. Nor are buckets that fill faster: they would
+/// be full while an instance waits for units to gather.
 const SHORTEST: Micros = Micros::from_millis(100);
 /// A bucket with less burst for each instance is not leased: used units count as leased until the instance
 /// reports them, and the others would wait for that.
@@ -23,8 +23,7 @@ pub(super) struct Span {
     is_aligned: bool,
 }
 
-/// Whether units of this limit are taken in advance by so many instances; if not, each request is decided in
-/// Redis.
+/// Whether `instances` instances take units of this limit in advance; if not, each request is decided in Redis.
 pub(crate) fn is_leasable(limit: &Limit, instances: u64) -> bool {
     if let Form::Bucket(bucket) = limit.form() {
         let is_large = bucket.burst() >= BURST_EACH.saturating_mul(instances);

@@ -16,7 +16,7 @@ pub(super) struct CallBatch {
     pub(super) jobs: Vec<Job>,
 }
 
-/// What is sent.
+/// The content of a batch.
 pub(super) enum BatchBody {
     /// Steps, one for each job.
     Steps {
@@ -60,7 +60,7 @@ pub(super) fn take(
             job.answer(Err(too_late()));
             continue;
         }
-        // A charge whose caller has gone is not made; steps that are owed are.
+        // A charge whose caller has gone is not sent; steps that must be made in any case are.
         let is_owed = matches!(&job.work, CallBody::Step(step) if step.is_owed());
         if !job.is_open() && !is_owed {
             continue;

@@ -1,5 +1,5 @@
-//! What calls say about a link: whether its connection is still used, how much time a server is given again
-//! after a stall of this process, and how many jobs may wait.
+//! The health of a link, from the results of its calls: whether its connection is still used, how much extra time a
+//! server gets after a stall of this process, and how many jobs may wait.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use crate::monotonic::PUNCTUAL;
 
 /// How many calls may fail with none that succeeds between them.
 const FAILURES: u32 = 5;
-/// How many turns of the runtime may be given to read what has arrived, with no answer in time between them: a
-/// server that sends bytes and no answers is noticed, too.
+/// The most turns of the runtime to read arrived bytes without an answer in time between them. So a server that sends
+/// bytes but no answers is noticed, too.
 const READING_TURNS: u32 = 1_000;
 
-/// What is learned about a server from one call.
+/// The result of one call, as far as it concerns the server's health.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum BatchResult {
     /// It works.
@@ -22,7 +22,7 @@ pub(super) enum BatchResult {
     Late,
     /// There was no answer for so long that none is expected.
     Silent(Duration),
-    /// It works, and does not do what it is asked.
+    /// The server answers, but refuses the call.
     Refused(String),
     /// It works, and no longer takes writes.
     ReadOnly,
@@ -35,8 +35,8 @@ pub(super) struct LinkHealth {
     deadline: Duration,
     /// Calls that have failed since the last one that was answered in time.
     failures: u32,
-    /// How much time may still be given again; renewed by an answer in time, so that a server that does not
-    /// answer is noticed on a busy machine, too.
+    /// The extra time that is left. An answer in time restores it, so that a server that does not answer is noticed on
+    /// a busy machine, too.
     after_stalls: Duration,
     reading_turns: u32,
 }
@@ -85,8 +85,8 @@ impl LinkHealth {
         (late > PUNCTUAL && spend(&mut self.after_stalls, again)).then_some(again)
     }
 
-    /// Whether another turn is given to read what has arrived. Turns, not time: a timer would fire one to two
-    /// milliseconds later than asked.
+    /// Whether another turn may be spent to read arrived bytes. Turns, not time: a timer would fire one to two
+    /// milliseconds late.
     pub(super) fn may_read(&mut self) -> bool {
         let left = self.reading_turns.checked_sub(1);
         self.reading_turns = left.unwrap_or(0);
@@ -116,8 +116,7 @@ impl CallTime {
         self.average.min(deadline / 2)
     }
 
-    /// How many steps may wait so that the last of them is answered within `deadline`, with so many calls
-    /// under way.
+    /// How many steps may wait so that the last one is answered within `deadline`, with `calls` under way.
     pub(super) fn room(&self, deadline: Duration, calls: usize) -> u64 {
         let call = self.average.max(Duration::from_micros(20)).as_micros();
         let rounds = (deadline.as_micros() / call).max(1);

@@ -93,7 +93,7 @@ async fn connect(shared: &LinkShared) -> Result<WatchedConnection, String> {
             return Err(format!("{node} is a replica; a master is needed"));
         }
     }
-    // Checks what decisions need: the same script within the same deadline.
+    // Runs the same script within the same deadline as a decision.
     let probe: Result<Value, RedisError> =
         within(timeout, wire::eval(&[]).query_async(&mut connection)).await;
     probe.map_err(explained)?;

@@ -4,8 +4,8 @@
 //! queued jobs in batches and fails those whose deadline has passed (`serve.rs`, `batch.rs`, `sent.rs`).
 //! While the server does not answer (`health.rs`), every job fails immediately.
 //!
-//! Only the task decides what is late, because it knows what has arrived and was not read yet, and for how
-//! long it did not run itself: a stall of this process is not a failure of the server.
+//! Only the task decides which jobs are late, because it knows which bytes have arrived unread, and how long it did not
+//! run itself: a stall of this process is not a failure of the server.
 //!
 //! Why not the library's own connections: `docs/decisions/005-redis-link.md`.
 
@@ -54,7 +54,7 @@ pub(crate) struct Link {
     task: JoinHandle<()>,
 }
 
-/// What a link is made from.
+/// The settings of a link.
 #[derive(Clone)]
 pub(crate) struct LinkSettings {
     pub(crate) dialer: Dialer,
@@ -62,11 +62,11 @@ pub(crate) struct LinkSettings {
     /// Whether steps may share a call only if they share a slot.
     pub(crate) is_cluster: bool,
     pub(crate) stats: Arc<Stats>,
-    /// A step that writes, to see whether the server does what decisions ask of it.
+    /// A step that writes, to check that the server can serve decisions.
     pub(crate) probe: LuaStep,
 }
 
-/// What a link connects to.
+/// The server that a link connects to.
 #[derive(Clone)]
 pub(crate) enum LinkTarget {
     /// This server.

@@ -77,7 +77,7 @@ impl SentBatch {
         self.stalled += by;
     }
 
-    /// Fails the jobs whose deadline has passed. Returns what that says about the server, if anything.
+    /// Fails the jobs whose deadline has passed. Returns a result for the server's health, if there is one.
     pub(super) fn look(&mut self, now: Instant) -> Option<BatchResult> {
         if now < self.due {
             return None;
@@ -107,7 +107,7 @@ impl SentBatch {
         waiting.map(|job| job.deadline).fold(end, Instant::min)
     }
 
-    /// Answers the jobs. Returns what the answer says about the server.
+    /// Answers the jobs. Returns the result for the server's health.
     pub(super) fn complete(self, answer: Result<Value, RedisError>) -> BatchResult {
         match answer {
             Ok(value) => self.hand_out(value),

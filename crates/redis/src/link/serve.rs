@@ -1,4 +1,4 @@
-//! A connection in use: sends queued jobs, hands out replies, and decides what is late.
+//! A connection in use: sends queued jobs, hands out replies, and fails late jobs.
 
 use std::ops::ControlFlow;
 use std::pin::pin;
@@ -64,7 +64,7 @@ pub(super) async fn serve(shared: &LinkShared, connected: WatchedConnection) -> 
                 answering.push(ask(id, connected.connection.clone(), body));
                 ControlFlow::Continue(())
             }
-            // What has arrived is read before anything counts as late.
+            // Arrived bytes are read before any job counts as late.
             (None, Some(_)) if connected.arrivals.are_waiting() && traffic.health.may_read() => {
                 tokio::task::yield_now().await;
                 ControlFlow::Continue(())

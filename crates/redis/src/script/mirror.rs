@@ -120,7 +120,7 @@ fn numbers(outcome: Outcome) -> [f64; 6] {
     ]
 }
 
-/// What happens at a step, chosen by a number.
+/// An event of a timeline, chosen by a number.
 #[derive(Debug, Clone, Copy)]
 struct Event {
     step: TimelineStep,

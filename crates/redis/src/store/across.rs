@@ -12,8 +12,8 @@ use super::exact::{OutcomesByIndex, outcomes};
 use crate::plan::{Plan, SlotGroup};
 use crate::wire::{LuaStep, admitted};
 
-/// What was charged in some slots, as the steps that give it back. Given back when it is dropped, also if
-/// the request is cancelled.
+/// The steps that give back the charges made in some slots. Sent when this is dropped, also if the request is
+/// cancelled.
 struct SlotCharges<'s> {
     inner: &'s Arc<StoreInner>,
     give_back: Vec<LuaStep>,
@@ -84,7 +84,7 @@ impl StoreInner {
         Ok(answers.into_outcomes())
     }
 
-    /// Gives back what the first groups of a denied plan were charged, by these steps.
+    /// Gives back the charges of the first groups of a denied plan, by these steps.
     async fn undo_across(
         self: &Arc<Self>,
         plan: &Plan<'_>,
@@ -133,7 +133,7 @@ impl StoreInner {
         Ok(())
     }
 
-    /// What a denied charge writes: states from a clock that was set back are moved to the present.
+    /// Repeats the charge of the groups that denied, which rebases their states if a clock was set back.
     async fn rebase_denied(
         &self,
         plan: &Plan<'_>,

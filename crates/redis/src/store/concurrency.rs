@@ -44,7 +44,7 @@ impl StoreInner {
         }
     }
 
-    /// A new id, whose register is in the slot of the first state that it will take permits of.
+    /// A new id, whose register is in the slot of the first concurrency limit among the charges.
     pub(super) fn permit_for(&self, charges: &[Charge<'_>]) -> PermitId {
         match charges.iter().find(|charge| charge.limit.is_concurrency()) {
             Some(charge) => {

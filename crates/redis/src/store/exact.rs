@@ -119,7 +119,7 @@ impl StoreInner {
         Ok(answers.into_outcomes())
     }
 
-    /// Charges what is known only afterwards.
+    /// Charges a cost that is known only afterwards.
     pub(super) async fn settle(&self, plan: &Plan<'_>) -> Result<Outcomes, StoreError> {
         let deadline = self.router.deadline();
         let mut settled = OutcomesByIndex::new(plan.charges.len());
@@ -127,7 +127,7 @@ impl StoreInner {
             let part = plan.part(group);
             match self.decide(&part, LuaStep::settle(&part), deadline).await {
                 Ok(reply) => settled.fill(group, &outcomes(reply)?),
-                // Some of it is charged already, so the caller must not take it for uncharged.
+                // A part is charged already, so the caller must not assume that nothing was charged.
                 Err(StoreError::Unreachable(source) | StoreError::BadState(source))
                     if position > 0 =>
                 {
@@ -139,7 +139,7 @@ impl StoreInner {
         Ok(settled.into_outcomes())
     }
 
-    /// Takes back what was charged.
+    /// Takes back the charges of a request.
     pub(super) async fn give_back(
         &self,
         plan: &Plan<'_>,
@@ -181,12 +181,12 @@ impl StoreInner {
         Ok(())
     }
 
-    /// Forgets what was used of the states of a plan, which are in one slot.
+    /// Clears the usage of the states of a plan, which are in one slot.
     pub(super) async fn forget(&self, plan: &Plan<'_>) -> Result<(), StoreError> {
         self.forget_hints(plan);
         for planned in &plan.charges {
             if let Some(shared) = self.pools.get(planned.state.name) {
-                // Units taken in advance are part of what is forgotten.
+                // Clears units taken in advance, too.
                 shared.pool.lock().forget();
             }
         }
@@ -216,7 +216,8 @@ impl StoreInner {
             let (limit, cost) = (planned.charge.limit, planned.total);
             let heard_at = HeardAt {
                 sent_at,
-                // Of a leased limit from now on, so that a request that waits for it is not too early for Redis.
+                // For a leased limit the wait counts from now on, so that a request that waits for it does not come too
+                // early for Redis.
                 counts_from: if planned.charge.scope.is_leased() {
                     now()
                 } else {

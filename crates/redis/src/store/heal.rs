@@ -39,7 +39,7 @@ impl StoreInner {
         }
     }
 
-    /// Repairs what can be, and notes what was wrong. Whether the plan can be decided now.
+    /// Repairs damaged states where possible, and records the damage. True if the plan can be decided now.
     async fn heal(&self, plan: &Plan<'_>, problem: &str, deadline: Instant) -> bool {
         let charges = &plan.charges;
         if problem.starts_with("UNREADABLE") {

@@ -21,7 +21,7 @@ use crate::wire::{LuaStep, StepOutcome, admitted};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Returns that are due sooner than this get a timer of their own: looking for them would find them late.
 const ARRANGED_FOR: Duration = Duration::from_secs(1);
-/// How long a grant may take: what comes late is still worth having.
+/// How long a grant may take. Units that arrive late are still useful.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// How many leases go back at the same time.
 const AT_ONCE: usize = 64;
@@ -117,7 +117,7 @@ impl StoreInner {
             };
             fill_state(plan, planned, outcome, &mut answers);
             if !outcome.allowed {
-                // The others are only asked, and without what this request took of them.
+                // The other states are only peeked at, without the units that this request took.
                 drop(taken);
                 return self.peek_missing(plan, answers, deadline).await;
             }
@@ -135,8 +135,8 @@ impl StoreInner {
         Ok(answers.into_outcomes())
     }
 
-    /// Answers as [`charge_leased`](Self::charge_leased) would, and takes nothing. What Redis would grant in
-    /// advance is not known, so the time at which all is back is that of this request alone.
+    /// Like [`charge_leased`](Self::charge_leased), but takes nothing. The units that Redis would grant in advance are
+    /// unknown, so the reset time is for this request alone.
     pub(super) async fn preview_leased(
         &self,
         plan: &Plan<'_>,
@@ -161,7 +161,7 @@ impl StoreInner {
         Ok(answers.into_outcomes())
     }
 
-    /// What [`take`](Self::take) would answer: from the pool, or from Redis for the units that it lacks.
+    /// The answer of [`take`](Self::take): from the pool, or from Redis for the missing units.
     async fn preview_one(
         &self,
         planned: &PlannedCharge<'_>,
@@ -207,8 +207,8 @@ impl StoreInner {
         Ok(answers.into_outcomes())
     }
 
-    /// Takes what one state is charged from its pool, which is filled if it has too few units. None if
-    /// there are too many pools, so that Redis decides.
+    /// Takes the cost of one state from its pool, and fills the pool if it has too few units. `None` if there are too
+    /// many pools, so that Redis decides.
     async fn take(
         self: &Arc<Self>,
         planned: &PlannedCharge<'_>,
@@ -309,7 +309,7 @@ impl StoreInner {
         match self.router.until(deadline, task).await {
             Some(Ok(filled)) => filled,
             Some(Err(_)) => Err(StoreError::Lost("the runtime ends".into())),
-            // Nothing was charged for this request: what comes late stays in the pool.
+            // Nothing was charged for this request: units that arrive late stay in the pool.
             None => Err(StoreError::Unreachable("no lease came in time".into())),
         }
     }
@@ -348,7 +348,7 @@ impl StoreInner {
         let instances = self.instances.present().unwrap_or(1);
         let left = self.hints.remaining(state.state.name);
         let share = left.unwrap_or(capacity) / instances;
-        // What remained when Redis last answered may be more by now.
+        // More may remain by now than when Redis last answered.
         let share = share.max(AT_LEAST.min(capacity / instances / 2));
         let ask = shared.pool.lock().ask(cost, shared.waiting(), share);
         let plan = state.plan(ask.least);

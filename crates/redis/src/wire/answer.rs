@@ -10,23 +10,23 @@ use super::{LuaCharge, LuaStep, Op};
 pub(crate) enum StepOutcome {
     /// Of a charge, a peek or a settlement: one outcome for each charge.
     Outcomes(Outcomes),
-    /// Of a lease: what was taken in advance.
+    /// For a lease: the units taken in advance.
     Leased(Leased),
     /// Of a release or renewal of permits: whether they were live in this slot, and the states in other slots
     /// that hold them, too.
     Held {
-        /// Whether one of them was released, or all of them renewed.
+        /// Whether any permit was released, or all were renewed.
         was_live: bool,
         /// The keys of the other states.
         there: Vec<String>,
     },
-    /// Of a repair: what was found in each charge's state.
+    /// For a repair: the finding for each charge's state.
     Healed(Vec<Finding>),
     /// Of a step without a result.
     Done,
 }
 
-/// What was found of a state, and repaired.
+/// The result of checking and repairing a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finding {
     /// It is valid, or cannot be repaired.
@@ -37,10 +37,10 @@ pub(crate) enum Finding {
     Negative,
 }
 
-/// What was taken in advance.
+/// Units taken in advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Leased {
-    /// The outcome for the charge's own cost. Its `at` is what a window's give-back names.
+    /// The outcome for the charge's own cost. A window's give-back refers to its `at`.
     pub(crate) outcome: Outcome,
     /// The units of the lease: those taken, including the charge's cost, and those left of the lease before.
     /// Zero: there is no lease.
@@ -115,7 +115,7 @@ pub(crate) fn decode(
 }
 
 impl LuaStep {
-    /// The outcome of a charge that the fast path admitted: all else is known.
+    /// The outcome of a charge that the fast path admitted. The reply has only the numbers that are not known here.
     fn admitted(
         &self,
         remaining: u64,
