@@ -34,7 +34,7 @@ impl Default for BackgroundRequests {
 }
 
 impl BackgroundRequests {
-    /// At most so many. Each is given up when the `lease_ttl` of its rule has passed.
+    /// Allows at most `most` requests. Each is dropped when the `lease_ttl` of its rule has passed.
     pub fn new(most: usize) -> Self {
         Self {
             most,
@@ -45,7 +45,7 @@ impl BackgroundRequests {
         }
     }
 
-    /// The same, for a service that bounds the time of its requests itself.
+    /// Removes the time limit, for a service that bounds the time of its requests itself.
     #[must_use]
     pub fn untimed(self) -> Self {
         Self {
@@ -59,7 +59,7 @@ impl BackgroundRequests {
         self.running.load(Ordering::Relaxed)
     }
 
-    /// How many were given up because there were too many.
+    /// Number of requests that were dropped because there were too many.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The body of an answer: that of the service, or one made here in its place.
+//! The body of an answer: the service's own, or one made here.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,7 +10,8 @@ use pin_project_lite::pin_project;
 use crate::hold::RequestPermit;
 
 pin_project! {
-    /// The body of an answer. What its request holds is released when it ends, fails or is dropped.
+    /// The body of an answer. Permits of the request are released when it ends, fails or is
+    /// dropped.
     #[derive(Debug)]
     pub struct ResponseBody<B> {
         #[pin]
@@ -28,7 +29,7 @@ pin_project! {
     }
 }
 
-/// What is left to do when a body is done.
+/// The work that is left when a body is done.
 #[derive(Default)]
 pub(crate) struct Tail {
     hold: Option<RequestPermit>,

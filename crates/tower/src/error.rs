@@ -6,7 +6,7 @@ use tidegate::AttributeError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// What is known of it cannot be an attribute: a path that cannot be decoded, a value too long.
+    /// An invalid attribute: a path that cannot be decoded, or a value that is too long.
     #[error(transparent)]
     Attribute(#[from] AttributeError),
     /// Several `Host` headers: it is not known which one counts.
@@ -24,13 +24,13 @@ pub enum RequestError {
     TwinHeader {
         /// Its name.
         name: String,
-        /// The name of the one that it is taken for.
+        /// The name of the header that it could be mistaken for.
         read: String,
     },
     /// A `Host` that is not text.
     #[error("the `Host` header is not printable ASCII")]
     UnreadableHost,
-    /// A `Host` other than that of the URI: a service may go by either.
+    /// A `Host` that differs from the URI: a service may use either.
     #[error("the request's URI names one host, and `Host` another; send the same")]
     TwoHosts,
     /// No host, where a rule asks for one: without it the request would escape that rule.

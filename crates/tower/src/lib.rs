@@ -48,10 +48,10 @@
 //! | [`RateLimitLayer`] | the settings |
 //! | [`RateLimit`], [`ResponseFuture`], [`ResponseBody`] | the service that the layer makes, and its answers |
 //! | [`PeerAddress`], [`client_address`], [`ForwardedHeader`] | where the address of a client comes from |
-//! | [`UnderscoreHeaders`] | headers that some servers take for others |
+//! | [`UnderscoreHeaders`] | headers that some servers treat as others |
 //! | [`RequestPermit`], [`BackgroundRequests`] | how long a permit of a concurrency limit is held |
 //! | [`denied`], [`refused`], [`problem`], [`insert_headers`] | the answers, for front ends that make their own |
-//! | [`DenialSettings`], [`DenialReason`] | what denied clients get, and why |
+//! | [`DenialSettings`], [`DenialReason`] | the answers to denied clients, and the reasons |
 //! | [`MeasuredFrom`], [`Unmeasured`] | what adaptive limits learn from answers |
 
 #![forbid(unsafe_code)]

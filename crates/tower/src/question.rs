@@ -1,4 +1,4 @@
-//! What is asked of the gate: what is known of a request by its head.
+//! The attributes of a request, from its head.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -17,13 +17,12 @@ use tidegate::{AttributeError, AttributeValue, Attributes};
 use crate::error::RequestError;
 use crate::settings::Settings;
 
-/// What the name of an attribute begins with that is a header of the request.
+/// The prefix of attributes that are request headers.
 pub(crate) const HEADER: &str = "header.";
 
 static NO_PEER: Once = Once::new();
 
-/// The address that a connection came from, as an extension of its requests: for servers that have no
-/// other way to tell it.
+/// The peer address of a connection, as an extension of its requests, for servers that have no other way to provide it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAddress(pub IpAddr);
 
@@ -104,8 +103,7 @@ fn client_of(request: &Parts, settings: &Settings) -> Result<Option<IpAddr>, Att
     )?))
 }
 
-/// Whose request with these headers it is: the peer's, or that of the client that trusted proxies name
-/// in `X-Forwarded-For` or `Forwarded`.
+/// The address of the client: the peer, or the client that trusted proxies name in `X-Forwarded-For` or `Forwarded`.
 pub fn client_address(
     headers: &HeaderMap,
     peer: IpAddr,
@@ -116,9 +114,9 @@ pub fn client_address(
     proxies.client_by(header, peer, |name| headers.get_all(name).iter().collect())
 }
 
-/// The values of the header that an attribute `header.*` is about, as one, without the white space around
-/// each of them, which neither HTTP nor any server counts. Cookies may come in pieces. If clients are counted by the
-/// header, its values must be the same: of several, servers take the first, the last or all.
+/// The values of the header of an attribute `header.*`, joined, without the white space around each value, which is not
+/// significant. Cookies may come in pieces. If clients are counted by the header, its values must be equal, because
+/// servers use the first, the last or all of several.
 fn header<'r>(
     headers: &'r HeaderMap,
     attribute: &str,

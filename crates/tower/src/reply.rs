@@ -1,5 +1,4 @@
-//! The answers in place of the service's, and the headers on its own: the one place that turns decisions and
-//! errors into replies.
+//! Turns decisions and errors into replies: the answers instead of the service's, and the headers on the service's own.
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
@@ -35,7 +34,7 @@ const REASON: HeaderName = HeaderName::from_static("x-tidegate-reason");
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DenialReason(pub &'static str);
 
-/// How a client is spoken to.
+/// The protocol of the reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
@@ -46,7 +45,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// What the sender of a request with these headers understands.
+    /// The protocol for the sender of a request with these headers.
     pub fn of(headers: &HeaderMap) -> Self {
         let Some(content_type) = headers.get(CONTENT_TYPE) else {
             return Self::Http;
@@ -93,7 +92,7 @@ impl Refusal {
 pub struct DenialSettings {
     /// Which headers of limits the answer has.
     pub headers: HeaderSettings,
-    /// What is different from the usual answer, where the rule does not say it itself.
+    /// Changes to the usual answer, where the rule has none of its own.
     pub answer: Option<DenialAnswer>,
     /// The attributes that identify clients, with the `WWW-Authenticate` that asks for each.
     pub challenges: Vec<(String, HeaderValue)>,
@@ -193,7 +192,7 @@ pub fn denied(
     reply
 }
 
-/// How a client is asked again whose credentials are not valid: of a token, that is said too (RFC 6750).
+/// The challenge for invalid credentials. For a token, it says that the token is invalid (RFC 6750).
 fn of_invalid(challenge: HeaderValue) -> HeaderValue {
     if !challenge.as_bytes().starts_with(b"Bearer") {
         return challenge;
@@ -250,7 +249,7 @@ pub fn refused(error: &RequestError, protocol: &Protocol) -> Response<Bytes> {
     refusal.reply(protocol)
 }
 
-/// A problem document (RFC 9457) of no special type: a status, and what is wrong.
+/// A problem document (RFC 9457) without a type: a status and a detail.
 pub fn problem(status: StatusCode, detail: &str) -> Response<Bytes> {
     document(status, &plain(status, detail))
 }
@@ -271,7 +270,7 @@ fn document(status: StatusCode, body: &Value) -> Response<Bytes> {
     reply
 }
 
-/// Puts the headers of a decision on an answer, in place of any of the same names.
+/// Adds the headers of a decision to an answer, and replaces existing ones.
 pub fn insert_headers(headers: &mut HeaderMap, decision: &Decision, settings: HeaderSettings) {
     for (name, value) in self::headers(decision, settings) {
         headers.insert(name, value);

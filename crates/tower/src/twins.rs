@@ -1,8 +1,8 @@
-//! Headers that some servers take for others: WSGI and CGI read `X_Api_Key` as `X-Api-Key`, some of them `X.Api~Key`
+//! Headers that some servers treat as others: WSGI and CGI read `X_Api_Key` as `X-Api-Key`, some of them `X.Api~Key`
 //! too. A client could give its key in the first, where no rule looks for it.
 //!
-//! Which names matter: those that rules read, those that the program says it reads, those of the
-//! framing, and those in which proxies describe the client's request.
+//! The names that matter: headers that rules read, headers that the program reads, headers of the framing, and headers
+//! in which proxies describe the client's request.
 
 use http::{HeaderMap, HeaderName};
 use tidegate::rules::RuleSet;
@@ -11,8 +11,8 @@ use crate::error::RequestError;
 use crate::question::HEADER;
 use crate::settings::Settings;
 
-/// What happens to a request with a header that differs from one that is read only in characters that are
-/// neither letters nor digits, such as `_` for `-`.
+/// The handling of a header that differs from one that is read only in characters that are neither letters nor digits,
+/// such as `_` for `-`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum UnderscoreHeaders {
@@ -23,7 +23,7 @@ pub enum UnderscoreHeaders {
     Refuse,
 }
 
-/// What says where a message ends, or what its connection is for. Names without `-` have no twin.
+/// Headers that determine the end of a message or the use of its connection. Names without `-` have no twin.
 const FRAMING: [&str; 4] = [
     "content-length",
     "transfer-encoding",
@@ -31,7 +31,7 @@ const FRAMING: [&str; 4] = [
     "proxy-connection",
 ];
 
-/// What proxies say about the request of a client.
+/// Prefixes of the headers in which proxies describe the request of a client.
 const ABOUT_CLIENT: [&str; 2] = ["x-forwarded-", "x-original-"];
 const REAL_IP: &str = "x-real-ip";
 
@@ -93,7 +93,7 @@ fn read_names<'s>(settings: &'s Settings, rules: &'s RuleSet) -> impl Iterator<I
     chosen_names(settings, rules).chain(always)
 }
 
-/// Those that rules and the program read.
+/// The headers that rules and the program read.
 fn chosen_names<'s>(settings: &'s Settings, rules: &'s RuleSet) -> impl Iterator<Item = &'s str> {
     let by_rules = rules.header_attributes().iter();
     let by_rules = by_rules.filter_map(|name| name.strip_prefix(HEADER));
@@ -101,7 +101,7 @@ fn chosen_names<'s>(settings: &'s Settings, rules: &'s RuleSet) -> impl Iterator
     by_rules.chain(by_program)
 }
 
-/// A byte of the name of a header as CGI servers read it: what is neither letter nor digit is the same for them.
+/// A byte of a header name as CGI servers read it: all characters that are neither letters nor digits are equal.
 pub fn folded_byte(byte: u8) -> u8 {
     if byte.is_ascii_alphanumeric() {
         byte
@@ -110,7 +110,7 @@ pub fn folded_byte(byte: u8) -> u8 {
     }
 }
 
-/// Whether a name begins with another, where all that is neither letter nor digit is the same.
+/// Whether a name begins with another, in the reading of CGI servers.
 fn begins_with(name: &str, other: &str) -> bool {
     let (name, other) = (
         name.bytes().map(folded_byte),
