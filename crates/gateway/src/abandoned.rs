@@ -1,5 +1,5 @@
-//! Requests that hold a permit and whose client has left: what they caused at the server is not over, so the answer
-//! is read to its end and thrown away, and the permit is held until then.
+//! Requests that hold a permit and whose client has left. The server is still working, so the answer is read to its end
+//! and discarded, and the permit is held until then.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -27,7 +27,7 @@ pub(crate) struct HeldRequest {
 }
 
 impl HeldRequest {
-    /// A request, and what is notified when it is over.
+    /// A request, and the receiver of its end.
     pub(crate) fn new(
         permit: RequestPermit,
         timeout: Duration,
@@ -61,7 +61,7 @@ impl HeldRequest {
     }
 }
 
-/// What was left of an answer.
+/// The rest of an answer.
 #[derive(Debug, PartialEq, Eq)]
 enum Rest {
     /// It has ended, or broke off.

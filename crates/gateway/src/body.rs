@@ -1,4 +1,4 @@
-//! The body of an answer, forwarded to the client. What happens to one whose client has left: `abandoned.rs`.
+//! The body of an answer, forwarded to the client. If the client has left: `abandoned.rs`.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl UpstreamBody {
         body
     }
 
-    /// The rest of it, without the client.
+    /// Moves the rest of the body out, to be read without the client.
     fn abandon(&mut self) -> Self {
         Self {
             source: std::mem::replace(&mut self.source, BodySource::Ended),
@@ -130,7 +130,7 @@ impl UpstreamBody {
         self.held = None;
     }
 
-    /// Ends the body, after what arrived so far has been sent: on an error, hyper drops the connection with
+    /// Ends the body after the bytes that arrived so far were sent: on an error, hyper drops the connection with
     /// everything unsent, including the head of the answer.
     fn breaks(&mut self, cx: &Context<'_>, error: BodyError) {
         self.source = BodySource::Ended;

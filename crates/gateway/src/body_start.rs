@@ -25,19 +25,19 @@ const ROOM: usize = 64 * 1024 * 1024;
 /// The least memory that is taken.
 const FIRST: usize = 4 * 1024;
 
-/// What was read of a body.
+/// The first bytes of a body.
 #[derive(Debug, Clone)]
 pub(crate) struct BodyStart {
     pub(crate) bytes: Bytes,
     pub(crate) trailers: Option<HeaderMap>,
-    /// Whether this is all of it.
+    /// Whether this is the whole body.
     pub(crate) is_whole: bool,
 }
 
 /// How much of a body is awaited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awaited {
-    /// All of it, or as much as may be held.
+    /// The whole body, or as much as may be held.
     Start,
     /// Its first byte: the rest may wait for the answer.
     First,
@@ -68,7 +68,7 @@ impl Default for StartRoom {
 }
 
 impl StartRoom {
-    /// Reads the start of a body: all of it if it is short, and less if there is no room.
+    /// Reads the start of a body: the whole body if it is short, and less if there is no room.
     pub(crate) async fn read(
         &self,
         body: &mut Incoming,

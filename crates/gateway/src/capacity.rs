@@ -1,9 +1,9 @@
 //! Bounds the connections to servers, in total and per client, so that neither one client nor all of them use up
 //! the file descriptors.
 //!
-//! A request counts for its client from the time it takes a connection to the end of its answer: two atomic
-//! additions. Addresses share a few thousand counters by a keyed hash, so that a client cannot choose whose
-//! counter it shares.
+//! A request counts for its client from the time it takes a connection to the end of its answer: two atomic additions.
+//! Addresses share a few thousand counters by a keyed hash, so that a client cannot choose the clients that it shares a
+//! counter with.
 
 use std::io;
 use std::net::IpAddr;

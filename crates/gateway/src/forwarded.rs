@@ -36,7 +36,7 @@ pub(crate) struct ForwardedHeaders {
 }
 
 impl ForwardedHeaders {
-    /// Builds the headers while the request still has its `Host`, and removes what untrusted peers have set.
+    /// Builds the headers while the request still has its `Host`, and removes those of untrusted peers.
     pub(crate) fn of(headers: &mut HeaderMap, peer: IpAddr, forwarding: &Forwarding<'_>) -> Self {
         let peer = peer.to_canonical();
         let is_trusted = forwarding.trusted_proxies.is_trusted(peer);
@@ -179,8 +179,7 @@ impl Chain {
     }
 }
 
-/// The fields of a list as one. If there is nothing in any of them there is no list, as where the client is
-/// determined.
+/// The fields of a list as one. Empty fields are no list, as in the code that determines the client.
 fn joined(headers: &HeaderMap, name: &HeaderName) -> String {
     let values = headers.get_all(name).iter();
     let texts: Vec<_> = values
@@ -192,7 +191,7 @@ fn joined(headers: &HeaderMap, name: &HeaderName) -> String {
     texts.join(", ")
 }
 
-/// The elements of all `Forwarded` fields as one list, without what is malformed and what is to the left of it: in one
+/// The elements of all `Forwarded` fields as one list, without malformed elements and those to the left of them: in one
 /// list, a quote that a field leaves open would pair with one of another field.
 fn joined_elements(headers: &HeaderMap) -> String {
     let fields: Vec<&[u8]> = headers

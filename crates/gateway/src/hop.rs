@@ -13,7 +13,7 @@ use crate::forwarded::is_about_client;
 /// behind the gateway gets it.
 pub const PROXY_TOKEN: &str = "x-tidegate-token";
 
-/// What the `Connection` header of a message asks for.
+/// The options of the `Connection` header of a message.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leg {
     /// The protocol to upgrade to.

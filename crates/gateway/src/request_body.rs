@@ -69,7 +69,7 @@ pub(crate) enum BrokenBody {
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     frames: AtomicU64,
-    /// When the last of it arrived.
+    /// When the last bytes arrived.
     ended: OnceLock<Instant>,
     /// Whether the gateway waits for the client to send more.
     is_awaited: AtomicBool,
@@ -136,7 +136,7 @@ impl RequestBody {
         (body, Some(progress))
     }
 
-    /// The same, with a minimum rate.
+    /// Sets a minimum rate.
     #[must_use]
     pub(crate) fn at_least(mut self, least: Option<BodyRate>) -> Self {
         if let Self::Client { rate, .. } = &mut self {

@@ -113,7 +113,7 @@ impl<L> Ingress<L> {
     }
 }
 
-/// What is known about a request before it is decided. Found out once, and carried with the request.
+/// The properties of a request that are determined once, before it is decided, and carried with it.
 #[derive(Clone)]
 pub(crate) struct Screened {
     /// The address that the connection came from.
@@ -124,7 +124,7 @@ pub(crate) struct Screened {
     pub(crate) route: Option<usize>,
     /// The normal path, which routes are matched by. Empty if every request has the same route.
     pub(crate) path: String,
-    /// What was read of its body before it is decided.
+    /// The start of its body, if it was read before the decision.
     pub(crate) start: Option<Box<BodyStart>>,
 }
 

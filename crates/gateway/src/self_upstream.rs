@@ -12,7 +12,7 @@ use crate::upstream_url::UpstreamUrl;
 pub struct SelfUpstream {
     /// The upstream as written.
     pub upstream: String,
-    /// What listens there.
+    /// The front end that listens there.
     pub front_end: &'static str,
     /// Where.
     pub address: SocketAddr,

@@ -22,7 +22,7 @@ pub struct GatewaySettings {
     pub body_rate: Option<BodyRate>,
     /// The most connections to servers.
     pub max_connections: usize,
-    /// The most of them for one client.
+    /// The most connections for one client.
     pub max_connections_per_client: usize,
     /// The most requests that hold permits and continue without their client.
     pub max_background_requests: usize,
@@ -30,7 +30,7 @@ pub struct GatewaySettings {
     pub ipv6_prefix: u8,
     /// How `%2f` in a path is read. `None` refuses such paths.
     pub encoded_slashes: Option<EncodedSlashes>,
-    /// What happens to headers that some servers treat as the same as a header that is read.
+    /// The handling of headers that some servers treat as the same as a header that is read.
     pub underscore_headers: UnderscoreHeaders,
     /// Whether clients connect with TLS.
     pub is_tls: bool,

@@ -8,8 +8,8 @@ use crate::settings::AttributeSource;
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer realm=\"tidegate\"");
 const API_KEY: HeaderValue = HeaderValue::from_static("ApiKey realm=\"tidegate\"");
 
-/// Asks for an attribute with these sources: for a token if that can give it, else for the first source. What comes from
-/// the table of clients is asked for by the key.
+/// The challenge for an attribute with these sources: a token if that can provide it, else the first source. For an
+/// attribute from the table of clients, the API key.
 pub(crate) fn challenge(sources: &[AttributeSource], api_key: &[AttributeSource]) -> HeaderValue {
     let is_token = |source: &AttributeSource| match source {
         AttributeSource::Jwt(_) => true,

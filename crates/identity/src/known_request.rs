@@ -1,5 +1,5 @@
-//! One request, and what was read from it: for each attribute the first of its sources that is present. A source
-//! that is present and not valid is no missing one.
+//! One request and its identity: for each attribute the first of its sources that is present. An invalid source is not
+//! treated as missing.
 
 use http::HeaderMap;
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use crate::source::{self, Unusable};
 use crate::tokens::{self, RefusedToken, Tokens};
 use crate::{AttributeSource, Identity};
 
-/// One request, and what was read from it.
+/// One request and its identity.
 pub(crate) struct KnownRequest<'i, 'r> {
     identity: &'i Identity,
     headers: &'r HeaderMap,
@@ -20,7 +20,7 @@ pub(crate) struct KnownRequest<'i, 'r> {
     token: Option<TokenOfRequest>,
 }
 
-/// What the sources of an attribute give.
+/// The result of reading the sources of an attribute.
 pub(crate) enum FoundAttribute<'r> {
     Nothing,
     Value(AttributeValue<'r>),
@@ -40,7 +40,7 @@ pub(crate) enum ClientOfRequest {
 enum TokenOfRequest {
     None,
     Claims(Map<String, Value>),
-    /// What is there is not a token in form.
+    /// A value that does not have the form of a token.
     Other,
     Refused(RefusedToken),
 }
@@ -65,9 +65,8 @@ impl<'i, 'r> KnownRequest<'i, 'r> {
         matches!(&self.token, Some(TokenOfRequest::Refused(refused)) if refused.awaits_key)
     }
 
-    /// The first source that is present. Sources that the client writes must all agree: the service may use one
-    /// that is not used here. A token that is none in form is left to the sources after it; any other source
-    /// that is present and not valid is decisive.
+    /// The first source that is present. Sources that the client writes must all agree, because the service may use
+    /// another one. A value without the form of a token is skipped; any other invalid source is final.
     pub(crate) fn first(
         &mut self,
         name: &str,

@@ -18,7 +18,7 @@ use crate::tokens::Tokens;
 
 /// The file in the data directory.
 const FILE: &str = "jwks.json";
-/// What happens if it cannot be used.
+/// The consequence if it cannot be used, for the log.
 const LOST: &str = "the keys of tokens are not known until they are fetched";
 /// How often a set is fetched whose server gives no cache lifetime.
 const EVERY: Duration = Duration::from_mins(10);

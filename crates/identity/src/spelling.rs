@@ -1,5 +1,4 @@
-//! Normalises values that clients can spell in several ways: to what services read when they decode a query
-//! parameter or a cookie.
+//! Normalises values that clients can spell in several ways, as services decode a query parameter or a cookie.
 
 use std::borrow::Cow;
 
@@ -63,8 +62,8 @@ fn without_escapes(bytes: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
     }
 }
 
-/// Whether a parameter has this name, or is a list of this name with one item: Express and PHP read `key[]=a`
-/// and `key[0]=a` as a list, which programs use like the item, and ignore what follows the last bracket. Express reads
+/// Whether a parameter has this name, or is a list of this name with one item: Express and PHP read `key[]=a` and
+/// `key[0]=a` as a list, which programs use like the item, and ignore text after the last bracket. Express reads
 /// `[key]=a` as `key=a`.
 pub(crate) fn is_parameter(name: &[u8], wanted: &[u8]) -> bool {
     let name = before_nul(name);
@@ -86,7 +85,7 @@ pub(crate) fn is_parameter(name: &[u8], wanted: &[u8]) -> bool {
         let length = name.get(start..)?.iter().position(|byte| *byte == end)?;
         Some((&name[start..start + length], &name[start + length..]))
     };
-    // What follows the first bracket is ignored, too, unless it is another one.
+    // Text after the first bracket is ignored, too, unless it is another bracket.
     let is_nothing = |rest: &[u8]| name.starts_with(b"[") && !rest.starts_with(b"[");
     let in_brackets = match name.first() {
         Some(b'[') => list_from(1, b']').map(|(head, rest)| (head, &rest[1..])),

@@ -1,5 +1,5 @@
-//! Verifies tokens: signature, audience, issuer and expiry. A refused token is counted; `known_request.rs` says
-//! what it means for the request.
+//! Verifies tokens: signature, audience, issuer and expiry. A refused token is counted; `known_request.rs` decides
+//! about the request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

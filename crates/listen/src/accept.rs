@@ -84,12 +84,12 @@ pub async fn serve<S, F, B, E>(
     .await;
 }
 
-/// The same, but each connection gets its own runtime and service from `place`.
+/// Like [`serve`], but `worker` provides the runtime and the service of each connection.
 pub async fn serve_on<S, F, B, E>(
     listener: TcpListener,
     settings: ListenSettings,
     drain: Drain,
-    place: impl Fn() -> (Handle, S),
+    worker: impl Fn() -> (Handle, S),
 ) where
     S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
     F: Future<Output = Result<Response<B>, E>> + Send + 'static,
@@ -100,7 +100,7 @@ pub async fn serve_on<S, F, B, E>(
 {
     let http = Arc::new(HttpConnections::new(settings.clone(), drain.clone()));
     accept_all(listener, &settings, &drain, move |stream, address| {
-        let (runtime, service) = place();
+        let (runtime, service) = worker();
         let http = Arc::clone(&http);
         hand_over(&runtime, stream, move |stream| async move {
             if let Err(error) = http.serve(stream, Peer(address), service).await {

@@ -24,7 +24,7 @@ impl ConnectionBudget {
         }
     }
 
-    /// The same, with a reserve that no other listener can use.
+    /// The same budget with a reserve that no other listener can use.
     #[must_use]
     pub fn with_own(&self, connections: usize) -> Self {
         Self {

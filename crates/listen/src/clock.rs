@@ -1,5 +1,5 @@
-//! The clock of connections, and the only place that reads it. It is the clock of tokio's timers, so that a test
-//! that pauses its runtime's time controls timeouts, pools and health. A [`Stopwatch`] only measures.
+//! The clock of connections. Only this module reads it. It is the clock of tokio's timers, so that a test that pauses
+//! its runtime's time controls timeouts, pools and health. A [`Stopwatch`] only measures.
 
 use std::time::{Duration, SystemTime};
 

@@ -8,7 +8,7 @@ use http::{HeaderValue, Request, StatusCode};
 use crate::Peer;
 use crate::request_id::{self, X_REQUEST_ID};
 
-/// What is done with every request of a listener, and with its answer.
+/// Gives every request of a listener an id, and reports requests and answers to an observer.
 #[derive(Debug, Clone, Default)]
 pub struct Exchanges {
     /// Whether answers have the id of their request.
@@ -48,7 +48,7 @@ pub trait ObservedExchange: Send + Sync {
     /// The head of the answer is there.
     fn answered(&mut self, status: StatusCode);
 
-    /// The answer has been sent, or was given up, after so many bytes of its body.
+    /// The answer has been sent or aborted, after `bytes` bytes of its body.
     fn ended(&mut self, bytes: u64);
 }
 
@@ -72,7 +72,7 @@ impl Exchanges {
         let id = given.unwrap_or_else(|| {
             let id = request_id::make();
             if self.is_forwarding {
-                // In the place of any that is not well formed.
+                // Replaces an id that is not well formed.
                 request.headers_mut().insert(&X_REQUEST_ID, id.clone());
             }
             id

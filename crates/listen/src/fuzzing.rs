@@ -2,7 +2,7 @@
 
 use crate::framing::FramingReader;
 
-/// What the reader makes of the bytes of a connection.
+/// The verdict of the reader on the bytes of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FramingVerdict {
     /// How many bytes are passed on.

@@ -44,8 +44,8 @@ impl HttpCaller {
         Ok(Self { tls, in_plain_text })
     }
 
-    /// Sends a request to the server of `url`, and reads the body of a successful answer up to `most` bytes. The path
-    /// is that of the request.
+    /// Sends a request to the server of `url`, and reads the body of a successful answer up to `most` bytes. Uses the
+    /// path of the request.
     pub async fn call(
         &self,
         url: &HttpUrl,

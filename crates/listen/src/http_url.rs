@@ -5,7 +5,7 @@ use std::fmt;
 use http::Uri;
 use http::uri::{Authority, PathAndQuery};
 
-/// Where an HTTP server is, and what it is asked for.
+/// The URL of an HTTP server, with its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpUrl {
     /// Whether TLS is used.

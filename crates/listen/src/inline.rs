@@ -21,7 +21,7 @@ use crate::leaving::{BoxError, Leaving};
 
 type BegunRequest = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Keeps what hyper would run as tasks, until the connection has read all that arrived.
+/// Collects the futures that hyper would spawn, until the connection has read all arrived bytes.
 #[derive(Clone, Default)]
 pub(crate) struct InlineExecutor {
     begun: Arc<Mutex<Vec<BegunRequest>>>,

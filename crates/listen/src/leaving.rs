@@ -14,6 +14,6 @@ pub(crate) trait Leaving {
     /// Asks it to end after the requests in progress.
     fn leave(&mut self);
 
-    /// Frees what it does not need while it is idle.
+    /// Frees the memory that an idle connection does not need.
     fn rest(&mut self);
 }

@@ -52,7 +52,7 @@ where
     serving: Option<Pin<Box<Served<T, S>>>>,
 }
 
-/// What hyper serves, in a box: an idle connection does not need the room for it.
+/// Hyper's connection, boxed: an idle connection does not need the memory.
 type Served<T, S> = http1::UpgradeableConnection<TokioIo<Wire<T>>, ConnectionService<S>>;
 
 impl<'l, T, S, F, B, E> RestingConnection<'l, T, S, F, B, E>

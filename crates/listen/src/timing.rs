@@ -1,6 +1,7 @@
 //! A histogram of durations that threads update without a lock.
 //!
-//! That of `prometheus_client` has a lock that all decisions would contend for: `docs/decisions/009-histogram.md`.
+//! The histogram of `prometheus_client` has a lock that all decisions would contend for:
+//! `docs/decisions/009-histogram.md`.
 
 use std::fmt;
 use std::sync::Arc;

@@ -57,7 +57,7 @@ impl Opening {
         &mut self.bytes[self.end..]
     }
 
-    /// So many bytes were read.
+    /// Records `read` more bytes.
     pub(crate) fn add(&mut self, read: usize) {
         self.end += read;
     }
@@ -127,7 +127,7 @@ impl<T> Wire<T> {
         }
     }
 
-    /// The same, for a connection that may rest: then its socket is left there instead of being shut down.
+    /// Lets the connection rest: its socket is moved to `resting_place` instead of being shut down.
     pub(crate) fn leaving_socket_in(mut self, resting_place: RestingPlace<T>) -> Self {
         self.resting_place = Some(resting_place);
         self

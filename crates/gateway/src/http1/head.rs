@@ -112,7 +112,7 @@ pub(super) fn read(bytes: &mut BytesMut) -> Result<Option<response::Parts>, Brok
     let start = bytes.as_ptr().addr();
     let mut places: SmallVec<[(HeaderName, usize, usize); 16]> = SmallVec::new();
     for header in &*found.headers {
-        // Says what HTTP/1.1 does anyway, in most answers, and would be removed later.
+        // `keep-alive` is the default of HTTP/1.1, and would be removed later.
         if version == Version::HTTP_11
             && header.name.eq_ignore_ascii_case("connection")
             && header.value.eq_ignore_ascii_case(b"keep-alive")

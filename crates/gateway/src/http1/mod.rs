@@ -32,8 +32,8 @@ use super::request_body::{BrokenBody, RequestBody};
 use download::{Download, DownloadStep};
 use upload::{BodyFraming, Out, Upload};
 
-/// The sizes of a read: it grows for servers that send much. The largest, with hyper's buffer, is the memory
-/// that a client costs that reads nothing of its answer.
+/// The sizes of a read: it grows for servers that send much. The largest, plus hyper's buffer, is the memory cost of a
+/// client that does not read its answer.
 const READ: usize = 8 * 1024;
 const MOST_READ: usize = 32 * 1024;
 const LEAST_READ: usize = 1024;
@@ -114,7 +114,7 @@ impl Http1 {
         })
     }
 
-    /// The same, counted while it is open.
+    /// Counts the connection while it is open.
     #[must_use]
     pub(super) fn counted(mut self: Box<Self>, counted: Option<OpenConnection>) -> Box<Self> {
         self.counted = counted;
@@ -336,7 +336,7 @@ impl Http1 {
     }
 }
 
-/// Stops sending on a connection, and waits until the other end closes it. What still arrives is thrown away.
+/// Stops sending on a connection, and waits until the other end closes it. Bytes that still arrive are discarded.
 pub(super) async fn close(io: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
     // If this fails the connection is closed already, and so is reading.
     let _ = io.shutdown().await;

@@ -162,7 +162,7 @@ impl Out {
         self.is_unflushed = true;
     }
 
-    /// Writes all of it.
+    /// Writes the whole body.
     pub(super) fn poll_write<W>(&mut self, cx: &mut Context<'_>, io: &mut W) -> Poll<io::Result<()>>
     where
         W: AsyncWrite + Unpin,

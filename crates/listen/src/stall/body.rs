@@ -1,5 +1,5 @@
-//! Times out a response whose client reads nothing of it. Over HTTP/2 a client can stop granting window: the body
-//! is then not polled, so a task watches it, and drops the body with everything that it holds.
+//! Times out a response whose client does not read it. Over HTTP/2 a client can stop granting window: the body is then
+//! not polled, so a task watches it, and drops the body with everything that it holds.
 
 use std::error::Error;
 use std::pin::Pin;

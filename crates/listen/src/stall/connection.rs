@@ -1,5 +1,5 @@
-//! The timeouts of a connection, as a state machine without a clock: the caller reports the end of its one timer
-//! and the time, and gets what to do and how long to set the timer for.
+//! The timeouts of a connection, as a state machine without a clock: the caller reports the end of its one timer and
+//! the time, and gets the next action and the next duration of the timer.
 //!
 //! The timer is not reset at each request, which would cost too much. Instead the time since which a connection is
 //! idle is recorded; when the timer ends, it is set to the rest of the idle timeout.
@@ -12,7 +12,7 @@ use crate::clock::Instant;
 /// The shortest timer: without a wait, the task would never yield.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// What a connection waits for, with the number of requests begun so far.
+/// The phase of a connection, with the number of requests begun so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionPhase {
     /// The very first byte.
@@ -25,7 +25,7 @@ pub enum ConnectionPhase {
     Idle(u64),
 }
 
-/// What the timer was set for.
+/// The purpose of the timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     /// The head of the request of this number.
@@ -40,12 +40,12 @@ enum Purpose {
     Left,
 }
 
-/// What to do with a connection.
+/// The action for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeoutAction {
     /// Continue, and set the timer to this.
     Wait(Duration),
-    /// Free what an idle connection does not need, and set the timer to this.
+    /// Free the memory that an idle connection does not need, and set the timer to this.
     Rest(Duration),
     /// Ask it to end after its answers, and set the timer to this.
     Leave(Duration),
@@ -79,7 +79,7 @@ impl ConnectionTimeouts {
         }
     }
 
-    /// The same, for a connection that rests when it was idle for this long.
+    /// Lets the connection rest after it was idle for this long.
     #[must_use]
     pub fn resting_after(self, rest: Duration) -> Self {
         Self {
@@ -93,7 +93,7 @@ impl ConnectionTimeouts {
         self.rest.map_or(self.idle, |rest| rest.min(self.idle))
     }
 
-    /// The connection is pending. Returns what to set the timer to, when a head has begun to arrive. The time is
+    /// The connection is pending. Returns the new duration of the timer, if a head has begun to arrive. The time is
     /// read only when the connection has become idle.
     pub fn paused(
         &mut self,

@@ -21,7 +21,7 @@ pub struct Linger {
 }
 
 impl Linger {
-    /// Reads what has arrived. Ready at the end, or if nothing has arrived and nothing is `expected`.
+    /// Reads and discards arrived bytes. Ready at the end, or if nothing has arrived and nothing is expected.
     pub fn poll<T>(&mut self, io: &mut T, cx: &mut Context<'_>, is_expected: bool) -> Poll<()>
     where
         T: AsyncRead + Unpin,
