@@ -1,4 +1,4 @@
-//! Exit codes: what each means, and how the answer of a command becomes one.
+//! Exit codes: their meanings, and how the answer of a command becomes one.
 
 use std::process::ExitCode;
 

@@ -29,7 +29,7 @@ pub(crate) fn print_json(value: &Value) -> io::Result<()> {
     print(&json_text(value))
 }
 
-/// JSON in lines. What could steer or reorder a terminal is written as an escape.
+/// JSON in lines. Characters that could control or reorder a terminal are escaped.
 pub(crate) fn json_text(value: &Value) -> String {
     let mut text = String::new();
     for c in format!("{value:#}\n").chars() {

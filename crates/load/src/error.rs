@@ -11,7 +11,7 @@ pub enum LoadRunError {
     Address {
         /// As given.
         address: String,
-        /// What is wrong with it.
+        /// The mistake.
         reason: String,
     },
     /// A value of a plan or a target cannot be used.
@@ -34,7 +34,7 @@ pub enum LoadRunError {
 }
 
 impl LoadRunError {
-    /// A few words for the table of errors, without what differs between requests.
+    /// A short name for the table of errors, without details that differ between requests.
     pub(crate) fn kind(&self) -> String {
         match self {
             Self::Connect { source, .. } => format!("cannot connect: {}", source.kind()),

@@ -18,7 +18,7 @@ pub struct KeySpread {
 }
 
 impl KeySpread {
-    /// Each of so many keys is as likely as any other.
+    /// Each of `keys` keys is equally likely.
     pub fn uniform(keys: u64) -> Result<Self, LoadRunError> {
         if keys == 0 {
             return Err(LoadRunError::Invalid(
@@ -32,7 +32,7 @@ impl KeySpread {
         })
     }
 
-    /// The n-th of so many keys is as likely as `1 / n^exponent`: key 0 is the busiest.
+    /// The probability of the n-th of `keys` keys is proportional to `1 / n^exponent`: key 0 is the busiest.
     pub fn zipf(keys: u64, exponent: f64) -> Result<Self, LoadRunError> {
         if !exponent.is_finite() || exponent <= 0.0 || exponent > 10.0 {
             let problem = format!("the exponent `{exponent}` must be above 0 and at most 10");
@@ -44,7 +44,7 @@ impl KeySpread {
         })
     }
 
-    /// One key after the other, and again from the first: so many requests are as many different keys.
+    /// One key after the other, then again from the first: `keys` requests have as many different keys.
     pub fn in_order(keys: u64) -> Result<Self, LoadRunError> {
         Ok(Self {
             is_in_order: true,
@@ -76,7 +76,7 @@ impl KeySpread {
     }
 }
 
-/// The keys of one run. Its streams share what comes next if keys come in order.
+/// The keys of one run. Its streams share the next key if keys come in order.
 pub(crate) struct KeySource {
     spread: KeySpread,
     next: Arc<AtomicU64>,

@@ -1,6 +1,6 @@
 //! A load generator: sends requests to a server, and measures how many it answers and how long each takes.
 //!
-//! [`LoadPlan`] says how much, [`Target`] says what is sent and where, [`run`] sends it and returns a
+//! [`LoadPlan`] has the amount, [`Target`] the requests and the server, [`run`] sends them and returns a
 //! [`LoadReport`]. Nothing here knows about limits, except that an answer can be a denial.
 
 #![forbid(unsafe_code)]

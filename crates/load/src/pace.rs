@@ -138,8 +138,8 @@ impl OpenLoop {
         self.start + Duration::from_secs_f64(seconds)
     }
 
-    /// The time of the next request. What was due in the warm-up and could not be sent in it is left out:
-    /// otherwise a target that cannot keep up would be busy with it while it is measured.
+    /// The time of the next request. Requests that were due in the warm-up and not sent are skipped: otherwise a target
+    /// that cannot keep up would be busy with them during the measurement.
     fn begin(&self, counts_from: Instant) -> Option<Instant> {
         if self.at(self.next.load(Ordering::Relaxed)) < counts_from && clock::now() >= counts_from {
             let warm_up = counts_from.saturating_duration_since(self.start);
@@ -160,7 +160,7 @@ impl OpenLoop {
         (span.as_secs_f64() * self.per_second).ceil() as u64
     }
 
-    /// Releases what is due. How long to sleep until more is; nothing if that was all.
+    /// Releases requests that are due. Returns the time until the next one; `None` if there are no more.
     fn release(&self, released: &mut u64) -> Option<Duration> {
         let now = clock::now();
         let elapsed = now.saturating_duration_since(self.start).as_secs_f64();

@@ -39,7 +39,7 @@ pub struct LoadPlan {
 pub enum LoadEnd {
     /// After so long, not counting the warm-up.
     After(Duration),
-    /// After so many requests, not counting those of the warm-up.
+    /// After this many requests, not counting the warm-up.
     Requests(u64),
 }
 

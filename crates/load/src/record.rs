@@ -1,4 +1,4 @@
-//! What was answered, and how long it took.
+//! The answers of a run, and their latencies.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,12 +14,12 @@ const DIGITS: u8 = 3;
 /// How many kinds of errors are listed; further ones are counted together.
 const MAX_KINDS: usize = 16;
 
-/// What was answered, and how long it took.
+/// The answers of a run, and their latencies.
 pub(crate) struct LoadRecord {
     pub(crate) latencies: Histogram<u64>,
     pub(crate) allowed: u64,
     pub(crate) denied: u64,
-    /// Requests without a decision, by what went wrong.
+    /// Requests without a decision, by kind of error.
     pub(crate) errors: BTreeMap<String, u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What a run measured, for people and as JSON.
+//! The results of a run, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use crate::plan::LoadPlan;
 use crate::protocol::Target;
 use crate::record::LoadRecord;
 
-/// What a run measured. Times are in seconds.
+/// The results of a run. Times are in seconds.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct LoadReport {
-    /// What was sent, and where.
+    /// The requests and the server.
     pub target: String,
     /// How many connections were open.
     pub connections: usize,
@@ -37,7 +37,7 @@ pub struct LoadReport {
     pub allowed: u64,
     /// Requests that were denied.
     pub denied: u64,
-    /// Requests without a decision, by what went wrong.
+    /// Requests without a decision, by kind of error.
     pub errors: BTreeMap<String, u64>,
     /// Requests of an open loop that were due, but for which no connection became free.
     pub unsent: u64,

@@ -66,7 +66,7 @@ pub async fn run(
     });
     let mut lanes = spawn(plan, target, &shared);
     let mut ticks = tokio::time::interval(PROGRESS_EVERY);
-    // What is on its way at the end may still be answered.
+    // Requests in flight at the end may still be answered.
     let give_up = shared.pace.last_due().map(|at| at + plan.timeout);
     loop {
         tokio::select! {
@@ -154,7 +154,7 @@ fn spawn(plan: &LoadPlan, target: &Target, shared: &Arc<SharedLoad>) -> JoinSet<
     lanes
 }
 
-/// What a lane works with.
+/// The state of one lane.
 struct LanePart {
     shared: Arc<SharedLoad>,
     keys: KeyStream,
@@ -162,7 +162,7 @@ struct LanePart {
     record: usize,
 }
 
-/// What all lanes share.
+/// The state that all lanes share.
 struct SharedLoad {
     pace: LoadPace,
     records: Vec<Mutex<LoadRecord>>,

@@ -1,14 +1,14 @@
 //! Text with the number of a key in it.
 
-/// What stands for the number of the key.
+/// The placeholder for the number of the key.
 const PLACEHOLDER: &str = "{key}";
 
 /// Text in which `{key}` is replaced by the number of a request's key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyTemplate {
-    /// What comes before each number.
+    /// The text before each number.
     before: Vec<String>,
-    /// What comes after the last one.
+    /// The text after the last number.
     after: String,
 }
 

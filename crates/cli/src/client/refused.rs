@@ -1,4 +1,4 @@
-//! A refused call: the server's own message, and what to do.
+//! A refused call: the server's own message, and advice.
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ impl Refused {
     }
 }
 
-/// What to do about a missing or unknown token.
+/// Advice for a missing or unknown token.
 fn advice(call: &Call, status: u16) -> Option<String> {
     let scope = call.scope();
     match (status, call.has_token) {

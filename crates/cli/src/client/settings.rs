@@ -1,4 +1,4 @@
-//! What a client is made of: an address, a token, certificates. Each is checked before it is used.
+//! The settings of a client: an address, a token, certificates. Each is checked before it is used.
 
 use std::path::Path;
 
@@ -47,7 +47,7 @@ pub(super) fn made_token(server: &str, directory: &Path) -> Option<MadeToken> {
     let host = uri.host()?.trim_start_matches('[').trim_end_matches(']');
     let address = RunningServer::find(directory)?.at(host, port)?;
     let token = RunningServer::token(directory)?;
-    // A certificate is for the name; without one, the address is what no other program can have.
+    // With a certificate the name is safe to use; without one, only the address cannot be taken by another program.
     let base = if is_plain {
         format!("http://{address}{}", uri.path().trim_end_matches('/'))
     } else {

@@ -75,7 +75,7 @@ pub(super) fn summary(decision: &Value, now: Timestamp) -> String {
     text
 }
 
-/// The limit that a decision's own numbers are those of.
+/// The limit with the headline numbers of a decision.
 fn headline(decision: &Value) -> Option<&Value> {
     let keys = ["rule", "limit", "remaining", "reset_time", "retry_after"];
     let is_headline = |limit: &&Value| {

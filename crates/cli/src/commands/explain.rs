@@ -110,7 +110,7 @@ fn one_rule(rule: &Value, now: Timestamp) -> String {
     text
 }
 
-/// What keeps a rule from applying, as a sentence.
+/// Why a rule does not apply, as a sentence.
 fn unmet(condition: &str, expected: &str, actual: Option<&str>) -> String {
     match (condition, actual) {
         ("missing", _) => format!("the request has no {expected}"),
@@ -130,7 +130,7 @@ fn unmet(condition: &str, expected: &str, actual: Option<&str>) -> String {
     }
 }
 
-/// What one limit answers.
+/// The answer of one limit.
 fn numbers(limit: &Value, now: Timestamp) -> String {
     let get = |key: &str| limit.get(key).unwrap_or(&Value::Null);
     let is = |key: &str| get(key) == &json!(true);

@@ -1,4 +1,4 @@
-//! `tidegate override`: gives a client another limit until a given time, ends that, and lists what is given.
+//! `tidegate override`: gives a client another limit until a given time, ends it, and lists current overrides.
 
 use anyhow::bail;
 use clap::Args;
@@ -130,7 +130,7 @@ fn path(rule: &str) -> String {
     format!("/v1/rules/{}/overrides", encoded(rule))
 }
 
-/// Text as one segment of a path. What ids consist of stays as it is.
+/// Text as one segment of a path. The characters of ids stay unchanged.
 fn encoded(text: &str) -> String {
     const SEGMENT: &percent_encoding::AsciiSet =
         &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');

@@ -1,4 +1,4 @@
-//! `tidegate reset`: clears what a client has used, and shows how much it was.
+//! `tidegate reset`: clears the usage of a client, and shows how much it was.
 
 use clap::Args;
 use serde_json::{Value, json};

@@ -87,7 +87,7 @@ impl ActivityWindow {
     }
 }
 
-/// What rules are sorted by.
+/// The order of rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum RuleOrder {
     Denied,
@@ -116,7 +116,7 @@ impl RuleOrder {
     }
 }
 
-/// What top keys are sorted by.
+/// The order of top keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeyOrder {
     Denied,

@@ -1,7 +1,7 @@
-//! A call of Envoy as it is decided: borrowed from its bytes, or from the message that prost made of them.
+//! A call of Envoy, borrowed from its bytes or from the decoded prost message.
 //!
-//! [`RateLimitCall::read`] reads the form that Envoy sends: entries, and hits. Whatever else a message contains, also
-//! an error, is for prost: see `docs/decisions/013-plain-codecs.md`.
+//! [`RateLimitCall::read`] reads the form that Envoy sends: entries, and hits. Any other message, also an invalid one,
+//! is decoded by prost: see `docs/decisions/013-plain-codecs.md`.
 
 use smallvec::SmallVec;
 
@@ -11,7 +11,7 @@ use super::proto::rate_limit::{RateLimitDescriptor, RateLimitOverride, RateLimit
 const VARINT: u8 = 0;
 const WITH_LENGTH: u8 = 2;
 
-/// What a [`RateLimitRequest`] says.
+/// The content of a [`RateLimitRequest`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct RateLimitCall<'m> {
     pub(super) domain: &'m str,
@@ -36,7 +36,7 @@ pub(super) struct CallEntry<'m> {
 }
 
 impl<'m> RateLimitCall<'m> {
-    /// The call in a message of the usual form; none if it has another form, or is none at all.
+    /// The call in a message of the usual form; `None` if it has another form or is malformed.
     pub fn read(message: &'m [u8]) -> Option<Self> {
         let mut call = Self {
             domain: "",

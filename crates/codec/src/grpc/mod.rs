@@ -1,7 +1,8 @@
-//! Envoy's rate limit service over gRPC: frames, messages, and what they mean to the gate.
+//! Envoy's rate limit service over gRPC: frames, messages, and their translation for the gate.
 //!
-//! `frame.rs` reads and writes length-prefixed messages, `call.rs` reads a call, `question.rs` and `answer.rs` translate, the answer by
-//! `write.rs`, and `metadata.rs` adds what later filters of Envoy use. The messages are in `proto/`.
+//! `frame.rs` reads and writes length-prefixed messages, `call.rs` reads a call, `question.rs` and `answer.rs`
+//! translate, `write.rs` writes the answer, and `metadata.rs` adds metadata for later filters of Envoy. The messages
+//! are in `proto/`.
 
 mod answer;
 mod call;

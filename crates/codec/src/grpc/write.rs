@@ -1,6 +1,6 @@
 //! Writes a protobuf message field by field, with the prefix of gRPC, into one buffer.
 //!
-//! The bytes are those of prost: fields in the order of their numbers, and none that has its default.
+//! The bytes are the same as those of prost: fields in the order of their numbers, without defaults.
 
 use bytes::Bytes;
 

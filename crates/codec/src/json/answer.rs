@@ -10,7 +10,8 @@ pub fn write(out: &mut Vec<u8>, decision: &Decision) {
     write_with(out, decision, write_limits);
 }
 
-/// The same with about so many bytes of limits; `omitted` is how many are left out, if any are.
+/// Like `write`, with at most about `most` bytes of limits. `omitted` is the number of limits that are left out, if any
+/// are.
 pub fn write_within(out: &mut Vec<u8>, decision: &Decision, most: usize) {
     write_with(out, decision, |out, decision| {
         write_limits_within(out, decision, most);

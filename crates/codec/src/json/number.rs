@@ -21,7 +21,7 @@ pub fn whole<'de, D: Deserializer<'de>>(
     deserializer.deserialize_any(Whole(name))
 }
 
-/// As [`whole`], of a value that must not become 0 because a double cannot hold it, such as `1e-400`.
+/// Like [`whole`], for a value that must not become 0 because a double cannot hold it, such as `1e-400`.
 pub fn whole_exactly<'de, D: Deserializer<'de>>(
     deserializer: D,
     name: &'static str,

@@ -1,7 +1,7 @@
 //! Checks in the form in which nearly all of them come: attributes as strings without escapes, and perhaps a cost.
 //!
-//! Read in one pass. Anything else, also anything invalid, is left to the complete parser, which explains it; so what
-//! is read here must be what that parser would have read.
+//! Read in one pass. Any other body, also an invalid one, is left to the complete parser, which explains errors. The
+//! result must be the same as that of the complete parser.
 
 use tidegate::{Attributes, MAX_ATTRIBUTES};
 
@@ -90,7 +90,7 @@ impl<'b> PlainJson<'b> {
         let rest = self.text.get(self.at..)?;
         let length = rest.bytes().take_while(u8::is_ascii_digit).count();
         let digits = rest.get(..length)?;
-        // Zeros in front are not JSON. What follows, such as a point, is refused by the caller.
+        // Zeros in front are not JSON. The caller refuses other characters after the digits, such as a point.
         if length > LONGEST_COST || (length > 1 && digits.starts_with('0')) {
             return None;
         }
@@ -98,7 +98,7 @@ impl<'b> PlainJson<'b> {
         digits.parse().ok()
     }
 
-    /// Takes an object of strings. What cannot be an attribute is left to the complete parser.
+    /// Takes an object of strings. Invalid attributes are left to the complete parser.
     fn attributes(&mut self) -> Option<Attributes<'b>> {
         let mut attributes = Attributes::new();
         self.expect(b'{')?;

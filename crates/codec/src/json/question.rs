@@ -37,7 +37,7 @@ pub struct Batch<'b> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "'b: 'de"))]
 pub struct ResetRequest<'b> {
-    /// Whose usage is cleared.
+    /// The attributes of the client whose usage is cleared.
     #[serde(borrow)]
     pub attributes: JsonAttributes<'b>,
     /// Only the counters of this rule.

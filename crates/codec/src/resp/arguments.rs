@@ -179,8 +179,8 @@ impl<'a> RespCommand<'a> {
         given == word || given.eq_ignore_ascii_case(word)
     }
 
-    /// The bytes from one argument to the end of another as they were sent, with what is between them. Without the
-    /// lengths that separate them, as in a line, there are none.
+    /// The raw bytes from one argument to the end of another, including the separators. `None` for an inline command,
+    /// which has no lengths between arguments.
     #[inline]
     pub(super) fn span(self, first: usize, last: usize) -> Option<&'a [u8]> {
         let (start, end) = (self.ranges.get(first)?.0, self.ranges.get(last)?.1);

@@ -18,7 +18,7 @@ pub(super) fn split(
     }
 }
 
-/// Takes one word, which may be quoted in part, and returns what follows it.
+/// Takes one word, which may be quoted in part, and returns the rest.
 fn word<'a>(mut rest: &'a [u8], words: &mut Vec<u8>) -> Option<&'a [u8]> {
     while let Some((byte, after)) = rest.split_first() {
         match byte {

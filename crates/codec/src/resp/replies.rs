@@ -104,7 +104,7 @@ impl Replies {
         }
     }
 
-    /// An array of five whole numbers, in one step: what `CL.THROTTLE` answers.
+    /// An array of five whole numbers, in one step: the answer of `CL.THROTTLE`.
     #[inline]
     pub(super) fn five_integers(&mut self, numbers: [i64; 5]) {
         // The kind, a sign, 19 digits, and the end of the line; before all, the head of the array.

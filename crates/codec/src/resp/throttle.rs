@@ -13,13 +13,13 @@ use crate::CodecError;
 
 /// How many limits a connection caches: most clients use one or two.
 const REMEMBERED: usize = 4;
-/// The longest numbers whose bytes are cached, with what separates them.
+/// The longest numbers whose bytes are cached, including separators.
 const LONGEST_WRITTEN: usize = 48;
 
 /// A parsed command.
 #[derive(Debug)]
 pub struct Throttle<'a> {
-    /// What is limited, as text.
+    /// The key, as text.
     pub key: Cow<'a, str>,
     /// The limit that the command brings.
     pub limit: &'a Limit,
@@ -31,7 +31,7 @@ pub struct Throttle<'a> {
 #[derive(Debug, Default)]
 pub struct ThrottleLimits {
     known: SmallVec<[KnownLimit; REMEMBERED]>,
-    /// The one that was used last.
+    /// The index of the one that was used last.
     latest: usize,
     /// The one to replace next.
     oldest: usize,

@@ -1,4 +1,4 @@
-//! What is sent, and where: one file for each protocol.
+//! The requests and the server to send them to: one file for each protocol.
 
 mod fields;
 mod grpc;
@@ -14,7 +14,7 @@ use std::future::Future;
 
 use crate::error::LoadRunError;
 
-/// What is sent, and where.
+/// The requests and the server to send them to.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Target {
@@ -26,7 +26,7 @@ pub enum Target {
     Resp(RespTarget),
 }
 
-/// What a server answered to one request.
+/// The answer to one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LoadAnswer {
     Allowed,
@@ -48,7 +48,7 @@ pub(crate) trait Lane: Send {
     fn disconnect(&mut self);
 }
 
-/// A request line without what may not be shown, for the report.
+/// A request line without secrets, for the report.
 impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -114,7 +114,7 @@ impl LoadCommand {
     }
 }
 
-/// The pieces of a command: what does not change is written once.
+/// The pieces of a command: constant parts are written once.
 fn pieces(words: &[String]) -> Vec<CommandPiece> {
     let mut fixed = String::new();
     write_head(words.len(), &mut fixed);
@@ -243,17 +243,17 @@ fn write_word(word: &str, text: &mut String) {
     text.push_str("\r\n");
 }
 
-/// What a reply says.
+/// The kind of a reply.
 #[derive(Debug, PartialEq, Eq)]
 enum RespReply {
     /// The first number in it.
     Number(i64),
-    /// There is none.
+    /// No number.
     Text,
     Error(String),
 }
 
-/// What was received.
+/// The received bytes and replies.
 #[derive(Default)]
 struct LoadReplies {
     bytes: Vec<u8>,
@@ -296,7 +296,7 @@ struct ReplyScan {
 }
 
 impl ReplyScan {
-    /// Reads a value at `start`. The end of it, or nothing if it is not there yet.
+    /// Reads a value at `start`. Returns its end, or `None` if it has not arrived yet.
     fn value(&mut self, bytes: &[u8], start: usize, depth: usize) -> Result<Option<usize>, ()> {
         let Some(line_end) = find_line_end(bytes, start) else {
             return Ok(None);

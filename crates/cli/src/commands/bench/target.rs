@@ -1,4 +1,4 @@
-//! What `tidegate bench` sends: one command for each protocol.
+//! The targets of `tidegate bench`: one command for each protocol.
 
 use std::path::Path;
 

@@ -66,9 +66,9 @@ fn start(command: &mut Command) -> bool {
     started.is_ok()
 }
 
-/// Writes the page into a new folder below `place`, both for this user alone. Returns the folder.
+/// Writes the page into a new folder below `parent`, both for this user alone. Returns the folder.
 fn write(place: &Path, url: &str) -> io::Result<PathBuf> {
-    // A relative path would mean another place to the browser.
+    // The browser would resolve a relative path differently.
     let place = place.canonicalize()?;
     let found = fs::metadata(&place)?;
     let user = rustix::process::geteuid().as_raw();

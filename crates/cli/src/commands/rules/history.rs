@@ -40,12 +40,12 @@ pub(super) fn run(args: &HistoryArgs, client: &ApiClient, json: bool) -> anyhow:
     Ok(Answer::Yes)
 }
 
-/// Whether a row is of a temporary override. Its version is that of the rules at the time.
+/// Whether a row is of a temporary override. It has the version of the rules at the time.
 fn is_override(row: &Value) -> bool {
     row["override"] == true
 }
 
-/// What the change of a row did; `None` if it changed no rule, or if one of the two versions is not kept.
+/// The diff of a row; `None` if it changed no rule, or if one of the two versions is not kept.
 fn diff_of(client: &ApiClient, row: &Value, older: &[Value]) -> anyhow::Result<Option<Value>> {
     if is_override(row) {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What rules grant at the most, as text: the words are those of `Limit::promise`.
+//! The most that rules grant, in the words of `Limit::promise`.
 
 use tidegate::rules::{Grant, Rule, RuleSet};
 
@@ -19,7 +19,7 @@ pub(super) fn algorithms(rule: &Rule) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// What the limits of a rule admit at the most, without its tiers and overrides.
+/// The most that the limits of a rule admit, without its tiers and overrides.
 pub(super) fn in_one_line(rule: &Rule) -> String {
     let grant = rule.grants().first();
     grant.map_or_else(String::new, |grant| {

@@ -46,7 +46,7 @@ impl Remote {
     }
 }
 
-/// Removes what the server computes and a rule cannot have.
+/// Removes the fields that the server computes and a rule cannot have.
 pub(super) fn drop_computed(rule: &mut Value) {
     if let Some(rule) = rule.as_object_mut() {
         rule.shift_remove("worst_case");

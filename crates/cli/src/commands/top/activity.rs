@@ -1,4 +1,4 @@
-//! What the server answers about activity, as far as it is shown. What an answer lacks is zero or empty.
+//! The server's answer about activity, as far as it is shown. Missing fields are zero or empty.
 
 use serde_json::Value;
 use tidegate::printable::escaped;
@@ -54,7 +54,7 @@ pub(super) struct ShownActivity {
     pub(super) left_out: u64,
     /// The last change of the rules within the window.
     pub(super) last_change: Option<String>,
-    /// The ages of what each instance reported, in seconds.
+    /// The age of each instance's report, in seconds.
     pub(super) ages: Vec<f64>,
 }
 
@@ -121,7 +121,7 @@ pub(super) struct ShownKey {
     pub(super) text: String,
     pub(super) denied: u64,
     pub(super) used: u64,
-    /// The bounds of what the keys are sorted by.
+    /// The bounds of the count that keys are sorted by.
     pub(super) lower: u64,
     pub(super) upper: u64,
     /// Unix seconds.
@@ -138,7 +138,7 @@ pub(super) struct ShownKeys {
 }
 
 impl ShownKeys {
-    /// What the numbers say as a whole: `, about 12 keys denied`.
+    /// A summary of the numbers: `, about 12 keys denied`.
     pub(super) fn about(&self) -> String {
         let distinct = self.distinct_denied;
         let mut text = distinct.map_or_else(String::new, |distinct| {

@@ -75,7 +75,7 @@ impl TopState {
     }
 }
 
-/// What is shown, and whether it is up to date.
+/// The title line: what is shown, and whether it is up to date.
 fn draw_head(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
     let activity = &state.fetched.activity;
     let bold = Style::new().add_modifier(Modifier::BOLD);
@@ -229,7 +229,7 @@ fn draw_keys(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
     frame.render_widget(table, area);
 }
 
-/// The bounds of what keys are sorted by; one number if they are the same.
+/// The bounds of the count that keys are sorted by; one number if they are equal.
 fn bounds(key: &ShownKey) -> String {
     if key.lower == key.upper {
         return grouped(key.lower);

@@ -17,10 +17,10 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Answers may take up to one part in this many of the time, for servers with many rules.
 const PARTS: u32 = 5;
 
-/// What is written as an escape in a path; ids of rules have none of it.
+/// The characters that are escaped in a path; ids of rules have none.
 const IN_PATH: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
-/// What is to be shown.
+/// The question to the server.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TopQuestion {
     pub(super) window: ActivityWindow,
@@ -30,11 +30,11 @@ pub(super) struct TopQuestion {
     pub(super) rule: Option<String>,
 }
 
-/// What the server answered.
+/// The server's answer.
 #[derive(Debug, Clone)]
 pub(super) struct TopAnswer {
     pub(super) activity: ShownActivity,
-    /// The rule whose keys these are.
+    /// The rule of these keys.
     pub(super) rule: Option<String>,
     /// `None` if there is no such rule any more.
     pub(super) keys: Option<ShownKeys>,

@@ -1,4 +1,4 @@
-//! What the screen shows, and how keys change it.
+//! The state of the screen, and how keys change it.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use tidegate::{Clock as _, SystemClock, Timestamp};
@@ -6,7 +6,7 @@ use tidegate::{Clock as _, SystemClock, Timestamp};
 use super::activity::ShownRule;
 use super::feed::{TopAnswer, TopNews, TopQuestion};
 
-/// What is shown besides the help.
+/// The pages, apart from the help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TopPage {
     /// All rules, and the top keys of the selected one.
@@ -15,7 +15,7 @@ pub(super) enum TopPage {
     Keys,
 }
 
-/// What to do after a key.
+/// The reaction to a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reaction {
     Nothing,
@@ -24,7 +24,7 @@ pub(super) enum Reaction {
     Quit,
 }
 
-/// What the screen shows.
+/// The state of the screen.
 pub(super) struct TopState {
     pub(super) server: String,
     pub(super) wanted: TopQuestion,
@@ -54,7 +54,7 @@ impl TopState {
         self.fetched.activity.sorted(self.wanted.sort)
     }
 
-    /// The place of the selected rule among them.
+    /// The index of the selected rule.
     pub(super) fn selected(&self) -> Option<usize> {
         let rules = self.rules();
         let wanted = self.wanted.rule.as_ref();
@@ -113,7 +113,7 @@ impl TopState {
         }
     }
 
-    /// Selects the rule at another place, from the place now and the last one.
+    /// Selects another rule: `to` gets the current and the last index.
     fn select(&mut self, to: impl Fn(usize, usize) -> usize) {
         let rules = self.rules();
         if let (Some(at), Some(last)) = (self.selected(), rules.len().checked_sub(1)) {
