@@ -27,7 +27,7 @@ use refusals::TokenRefusals;
 pub(crate) use sessions::CODE_LIFETIME;
 use sessions::ConsoleSessions;
 
-/// What to do where the generated token is not accepted.
+/// The advice where the generated token is not accepted.
 const ADVICE: &str = "configure a token (TIDEGATE_TOKEN, or `tokens` in the configuration)";
 
 /// The message for an unknown token.
@@ -77,7 +77,7 @@ impl<'a> PresentedToken<'a> {
     }
 }
 
-/// Who may make a call of the API.
+/// The token that a call of the API needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallScope {
     /// Every caller, with or without a token.

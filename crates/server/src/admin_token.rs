@@ -5,7 +5,7 @@ use crate::admin::Admin;
 use crate::data_dir::MadeTokenError;
 use crate::data_dir::made_token::{FILE, read_or_make};
 
-/// What a server without any token does, for logs.
+/// The behaviour of a server without any token, for logs.
 const CLOSED: &str = "calls that read or change rules answer 403; configure a token (TIDEGATE_TOKEN, or `tokens` in the configuration)";
 
 /// Reads or generates the token, if none is configured. Without one, the calls that need it are refused. A

@@ -12,7 +12,7 @@ use crate::telemetry::{counter, gauge};
 /// A body of this size that arrives in one piece is not counted: it is in the buffer of its connection anyway.
 pub(crate) const UNCOUNTED: usize = 4 << 10;
 
-/// What bodies of calls with the scope `read` or `write` may take: an operator is not locked out by other calls.
+/// The memory for bodies of calls with the scope `read` or `write`: other calls cannot lock an operator out.
 const ADMINISTRATION: usize = 16 << 20;
 
 /// The bounds of all front ends.
@@ -83,7 +83,7 @@ impl BodyPool {
     }
 }
 
-/// What one body takes. Given back when dropped.
+/// The memory of one body. Given back when dropped.
 pub(crate) struct BodyShare {
     pool: Arc<BodyPool>,
     bytes: usize,

@@ -46,7 +46,7 @@ fn limit() -> u64 {
         .min(MOST)
 }
 
-/// What needs descriptors.
+/// The users of file descriptors.
 #[derive(Debug, Clone, Copy, Default)]
 struct Needs {
     threads: u64,

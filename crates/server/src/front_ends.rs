@@ -1,4 +1,4 @@
-//! The front ends as a list: the name of each, the address that it listens on, and what serves it.
+//! The list of front ends: the name, the address and the server of each.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::open::Service;
 use crate::{grpc, http, resp};
 
-/// A protocol that the server may speak.
+/// A front end of the server.
 #[derive(Debug)]
 pub(crate) struct ServedFrontEnd {
     pub(crate) name: &'static str,

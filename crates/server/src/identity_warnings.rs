@@ -1,4 +1,4 @@
-//! Which rules a request escapes whose credentials are there and not valid, by the settings: said at the start.
+//! Warns at the start of rules that a request with invalid credentials escapes because of the settings.
 
 use tidegate::InvalidCredentials;
 use tidegate::rules::RuleSet;

@@ -72,7 +72,7 @@ pub(crate) fn open(
     let kept = KeptCounters {
         data: Arc::clone(data),
         interval: interval.into(),
-        // The file holds what the store starts with, which may be nothing.
+        // The file has the initial state of the store, which may be empty.
         written: Mutex::new(store.changes()),
         problem: Mutex::new(None),
         writes: AtomicU64::new(0),
@@ -203,7 +203,7 @@ impl KeptCounters {
         }
     }
 
-    /// What is wrong, if the last write failed.
+    /// The problem, if the last write failed.
     pub(crate) fn warning(&self) -> Option<String> {
         let problem = self.problem.lock();
         let problem = problem.as_ref()?;

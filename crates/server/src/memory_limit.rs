@@ -1,5 +1,5 @@
-//! How much memory the process may use: the smallest of the machine's, that of its cgroups, and its limit on address
-//! space.
+//! The memory that the process may use: the smallest of the machine's memory, the limits of its cgroups, and the limit
+//! on address space.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use rustix::process::{Resource, getrlimit};
 /// The least that states may take by default.
 const LEAST: usize = 64 << 20;
 
-/// What states in memory may take, if no setting says so: a quarter of what the process may use.
+/// The default memory for states: a quarter of the memory that the process may use.
 pub(crate) fn default_max_memory() -> usize {
     quarter(limits(
         Path::new("/"),
@@ -42,8 +42,8 @@ fn total(text: &str) -> Option<u64> {
     kib.checked_mul(1_024)
 }
 
-/// The smallest limit of a cgroup and of those that it is in. In a container the path of its own may not be there, and
-/// the limit is that of the root.
+/// The smallest limit of a cgroup and of those that it is in. In a container its own path may not exist; then the limit
+/// is at the root.
 fn of_cgroup(root: &Path, line: &str) -> Option<u64> {
     let mut parts = line.splitn(3, ':');
     let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);

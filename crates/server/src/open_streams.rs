@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// The most of them on one connection, and on all.
+/// The most open streams on one connection, and on all.
 pub(crate) const ON_A_CONNECTION: usize = 16;
 pub(crate) const IN_ALL: usize = 1_024;
 
@@ -23,7 +23,7 @@ struct StreamCounts {
     on: HashMap<SocketAddr, usize>,
 }
 
-/// One of them, until it is dropped.
+/// An open stream, counted until it is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenStream {
     open: Arc<Mutex<StreamCounts>>,

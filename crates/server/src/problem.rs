@@ -1,4 +1,4 @@
-//! Every error of the API, as problem+json (RFC 9457): the one place that turns errors into replies.
+//! Turns every error of the API into a reply, as problem+json (RFC 9457).
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -19,12 +19,12 @@ use crate::rulebook::{ChangeError, VersionError};
 /// A reply of this front end.
 pub(crate) type ApiReply = Response<Full<Bytes>>;
 
-/// Why a call failed, and what the caller can do about it.
+/// Why a call failed, with advice for the caller.
 #[derive(Debug)]
 pub(crate) struct HttpProblem {
     status: StatusCode,
     detail: String,
-    /// Why, as a word for programs.
+    /// The reason, as a word for programs.
     reason: Option<&'static str>,
     /// The problems of rules, field by field.
     problems: Option<Box<Value>>,

@@ -1,4 +1,4 @@
-//! Opens what records requests, the access log and the tracer, and sends telemetry over OTLP in the background.
+//! Opens the access log and the tracer, and sends telemetry over OTLP in the background.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const METRICS_EVERY: u32 = 15;
 /// How long the last telemetry may take at shutdown.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What records requests, and sends what is recorded.
+/// The access log, the tracer and the exporter.
 #[derive(Default)]
 pub(crate) struct Recorded {
     pub(crate) sinks: ExchangeSinks,
@@ -28,7 +28,7 @@ pub(crate) struct Recorded {
     pub(crate) exporter: Option<Arc<Mutex<Exporter>>>,
 }
 
-/// Opens what the configuration asks for.
+/// Opens the configured ones.
 pub(crate) fn open(config: &Config) -> Result<Recorded, RunError> {
     let mut recorded = Recorded::default();
     if let Some(settings) = &config.access_log {
@@ -62,7 +62,7 @@ pub(crate) async fn keep_sending(admin: Arc<Admin>, exporter: Option<Arc<Mutex<E
     }
 }
 
-/// Writes and sends what is left at shutdown.
+/// Flushes everything at shutdown.
 pub(crate) async fn finish(admin: &Admin, exporter: Option<Arc<Mutex<Exporter>>>) {
     if let Some(log) = admin.sinks.log.clone() {
         let _ = tokio::task::spawn_blocking(move || log.flush(FAREWELL)).await;

@@ -1,4 +1,4 @@
-//! Runs a server until shutdown: its front ends, what it does in the background, and the order in which it ends.
+//! Runs a server until shutdown: its front ends, its background tasks, and the order of the shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +74,7 @@ impl Service {
         tracing::info!("shut down");
     }
 
-    /// Starts what runs in the background.
+    /// Starts the background tasks.
     fn spawn_chores(&mut self, handle: &Handle) -> Vec<JoinHandle<()>> {
         let admin = &self.admin;
         let certificates = [&self.settings.tls, &self.gateway_tls];

@@ -39,7 +39,7 @@ pub enum RunError {
     OwnUpstream {
         /// The upstream as written.
         upstream: String,
-        /// What listens there.
+        /// The front end that listens there.
         front_end: &'static str,
         /// Where.
         address: SocketAddr,
@@ -63,7 +63,7 @@ pub enum RunError {
     Threads(#[source] std::io::Error),
 }
 
-/// What to do about an address that cannot be bound.
+/// Advice for an address that cannot be bound.
 fn advice(error: &std::io::Error, flag: &str) -> String {
     match error.kind() {
         std::io::ErrorKind::AddrInUse => {

@@ -1,8 +1,8 @@
 //! A document that servers share in Redis: followed, changed by compare-and-set, and never lost silently.
 //!
-//! Redis decides, also when it returns to an earlier version. Only if it has lost the document, this server's stays
-//! in force and is written back. What a text means, and the copy for a start without Redis, is left to the owner
-//! of the document: the rule book or the override book.
+//! Redis decides, also when it returns to an earlier version. Only if it has lost the document, this server's stays in
+//! force and is written back. The owner of the document, the rule book or the override book, parses the text and keeps
+//! the copy for a start without Redis.
 
 use tidegate::StoreError;
 use tidegate_redis::{RedisDocument, Written};
@@ -13,9 +13,9 @@ pub(crate) const ATTEMPTS: usize = 8;
 /// A document that servers share.
 pub(crate) struct SharedDocument {
     redis: RedisDocument,
-    /// What it is, for messages.
+    /// Its name, for messages.
     what: &'static str,
-    /// What to do before a change is repeated that may have been made.
+    /// The advice before repeating a change that may have been made.
     look: &'static str,
 }
 
@@ -35,20 +35,20 @@ pub(crate) enum Level<T> {
     Empty,
 }
 
-/// Why the document in Redis was not followed. What is in force stays.
+/// Why the document in Redis was not followed. The current one stays in force.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FollowError {
     /// Redis is unreachable.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What it has is invalid.
+    /// The document in Redis is invalid.
     #[error(
         "version {version} of {what} in Redis cannot be used by this program{}",
         because(parts)
     )]
     Unusable {
-        /// What is invalid.
+        /// The name of the document.
         what: &'static str,
         /// Which version.
         version: u64,
@@ -118,7 +118,7 @@ impl SharedDocument {
         Err(StoreError::BadReply(contradiction.into()).into())
     }
 
-    /// Writes what follows version `after`. Returns its version; `None` if another server was faster.
+    /// Writes the version after `after`. Returns its number; `None` if another server was faster.
     pub(crate) async fn write(
         &self,
         after: u64,

@@ -86,7 +86,7 @@ impl SeenProxies {
     }
 }
 
-/// What one host has of addresses.
+/// The network that one host may control.
 fn network_of(peer: IpAddr) -> IpAddr {
     match peer {
         IpAddr::V4(_) => peer,
@@ -147,7 +147,7 @@ impl UntrustedProxies {
     }
 }
 
-/// Why a call is refused, and what to change.
+/// The message of a refused call, with the setting to change.
 pub(crate) fn refusal(peer: IpAddr) -> String {
     let peer = canonical(peer);
     format!(

@@ -19,7 +19,7 @@ const SESSION_LIFETIME: Micros = Micros::from_seconds(12 * 3_600);
 /// The most codes, and the most sessions, of one token. A further one ends the oldest.
 const MAX_PER_TOKEN: usize = 32;
 
-/// What a session begins with, so that it is recognized where it should not be.
+/// The prefix of sessions, so that a leaked one is recognised.
 const SESSION_PREFIX: &str = "tgs_";
 
 /// The random bytes in a code and in a session.

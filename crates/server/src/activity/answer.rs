@@ -1,4 +1,4 @@
-//! What the API reports of activity, as JSON. Written by hand: an answer may have a million numbers.
+//! Writes the activity answers of the API as JSON. Written by hand: an answer may have a million numbers.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use super::ServerActivity;
 use super::others::OtherInstance;
 use crate::data_dir::Row;
 
-/// What `GET /v1/activity` asks for.
+/// The parameters of `GET /v1/activity`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ActivityQuestion {
     /// In seconds.
@@ -26,7 +26,7 @@ pub(crate) struct ActivityQuestion {
     pub(crate) rules: usize,
 }
 
-/// What `GET /v1/rules/{id}/keys` asks for.
+/// The parameters of `GET /v1/rules/{id}/keys`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeysQuestion {
     pub(crate) sort: KeySort,
@@ -37,7 +37,7 @@ pub(crate) struct KeysQuestion {
     pub(crate) keys: usize,
 }
 
-/// What an answer is about: this server, the other instances, and the time.
+/// The sources of an answer: this server, the other instances, and the time.
 #[derive(Clone, Copy)]
 pub(crate) struct AnswerParts<'a> {
     pub(crate) activity: &'a ServerActivity,

@@ -1,4 +1,4 @@
-//! What answers about activity need again within a few seconds: events of streams, and the history of rules.
+//! Caches for answers about activity, for a few seconds: events of streams, and the history of rules.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::data_dir::Row;
 /// The most events that are kept.
 const MOST: usize = 8;
 
-/// The events of the current second, by what is asked.
+/// The events of the current second, by question.
 #[derive(Default)]
 pub(crate) struct KeptEvents(Mutex<Vec<(u64, ActivityQuestion, Bytes)>>);
 
@@ -52,7 +52,7 @@ struct ReadHistory {
 }
 
 impl KeptHistory {
-    /// The rows of the history with this version, as `reading` reads them; those that were last read if it fails.
+    /// The rows of the history with this version, from `reading`; the last ones if it fails.
     pub(crate) async fn of<E>(
         &self,
         version: u64,

@@ -1,6 +1,7 @@
-//! Live activity of this server: what the gate's observer saw, given to `tidegate_activity`.
+//! Live activity of this server: the decisions that the gate's observer reports, counted in `tidegate_activity`.
 //!
-//! `answer.rs` writes what the API reports, `others.rs` exchanges it with the instances that share a Redis. Names of keys are made here: secret values only as digests.
+//! `answer.rs` writes the answers of the API, `others.rs` exchanges activity with the instances that share a Redis.
+//! Names of keys are made here: secret values only as digests.
 
 mod answer;
 mod kept;
@@ -36,7 +37,7 @@ pub(crate) struct ServerActivity {
     digest: Arc<ValueDigest>,
 }
 
-/// What is counted of one request while its rules are gone through.
+/// The outcome of one request, collected over its rules.
 #[derive(Default)]
 pub(crate) struct RequestOutcome {
     cost: u64,
@@ -55,7 +56,7 @@ impl RequestOutcome {
         }
     }
 
-    /// Takes note of what a rule said.
+    /// Records the verdict of a rule.
     pub(crate) fn note_rule(&mut self, rule: &ObservedRule<'_, '_>) {
         match rule.verdict() {
             Verdict::ShadowDenied => self.is_shadow_denied = true,
@@ -95,7 +96,7 @@ impl ServerActivity {
         })
     }
 
-    /// Counts a request whose rules have been gone through.
+    /// Counts a request after all of its rules.
     pub(crate) fn note_request(&self, request: &RequestOutcome, is_allowed: bool) {
         self.live.add_requests(&OutcomeCounts {
             allowed: u64::from(is_allowed),

@@ -43,7 +43,7 @@ impl OtherInstance {
 pub(crate) struct KeptParts(Mutex<(u64, Arc<[OtherInstance]>)>);
 
 impl ServerActivity {
-    /// The parts of the other instances; those that were last read if Redis does not answer.
+    /// The parts of the other instances; the last known ones if Redis does not answer.
     pub(crate) async fn others(&self, redis: Option<&RedisStore>) -> Arc<[OtherInstance]> {
         let Some(redis) = redis else {
             return Arc::default();

@@ -20,7 +20,7 @@ use super::settings::{self, HEALTH, ROUTE};
 pub struct GatewayConfig {
     /// Where it listens.
     pub address: SocketAddr,
-    /// Its own certificate, if it does not use that of the API.
+    /// Its own certificate, if it does not use the API's.
     pub tls: Option<TlsFiles>,
     /// The routes; the catch-all route, if there is one, is the last.
     pub routes: Vec<RouteConfig>,
@@ -34,7 +34,7 @@ pub struct GatewayConfig {
     pub body_rate_window: Duration,
     /// The most connections to servers, if set; otherwise derived from the file descriptors.
     pub max_upstream_connections: Option<usize>,
-    /// The most of them for one client.
+    /// The most upstream connections for one client.
     pub max_upstream_connections_per_client: Option<usize>,
     /// The most requests that hold permits and continue without their client.
     pub max_background_requests: usize,

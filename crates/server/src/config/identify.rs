@@ -41,7 +41,7 @@ pub(super) fn described_by(
     })
 }
 
-/// What happens to headers that some servers treat as the same as a header that is read.
+/// The handling of headers that some servers treat as the same as a header that is read.
 pub(super) fn underscore_headers(
     fields: &Fields<'_>,
     problems: &mut Problems,
@@ -53,7 +53,7 @@ pub(super) fn underscore_headers(
     word(fields, "underscore_headers", &words, problems).unwrap_or_default()
 }
 
-/// What credentials are that are there and not valid.
+/// The handling of invalid credentials.
 pub(super) fn invalid_credentials(
     fields: &Fields<'_>,
     problems: &mut Problems,

@@ -48,7 +48,7 @@ pub struct Config {
     pub gateway: Option<GatewayConfig>,
     /// How `%2f` in a path is read by the gateway and forward-auth; `None` refuses it.
     pub encoded_slashes: Option<EncodedSlashes>,
-    /// What `CL.THROTTLE` does when the store cannot answer.
+    /// The action of `CL.THROTTLE` while the store is unavailable.
     pub throttle_on_store_failure: OnStoreFailure,
     /// The file with the rules, if they come from one.
     pub rules: Option<PathBuf>,
@@ -79,13 +79,13 @@ pub struct Config {
     pub open_authorize: bool,
     /// Where the identity of a client comes from.
     pub identify: IdentifySettings,
-    /// What happens to headers that some servers treat as the same as a header that is read.
+    /// The handling of headers that some servers treat as the same as a header that is read.
     pub underscore_headers: UnderscoreHeaders,
-    /// What credentials are that are there and not valid.
+    /// The handling of invalid credentials.
     pub invalid_credentials: InvalidCredentials,
     /// Which rate limit headers answers carry.
     pub headers: HeaderSettings,
-    /// What denied clients get, if it is not the usual answer.
+    /// The answer to denied clients, if it is not the usual one.
     pub denied: Option<DenialAnswer>,
     /// The tokens. Without any, every caller may check, and an operator on this machine uses the token that the
     /// server generates.
@@ -153,12 +153,12 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// What a token allows.
+/// The permissions of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenScope {
     /// Reading rules and their history.
     Read,
-    /// Changing rules, and resetting what was used.
+    /// Changing rules, and resetting usage.
     Write,
     /// Checks and leases.
     Check,

@@ -245,7 +245,7 @@ pub(super) fn parsed<T>(
     taken.and_then(|(spot, node)| spot.parsed(node, parse, problems))
 }
 
-/// What `read` makes of a setting, or of its default in the table. `None` after a problem, and if there is neither.
+/// Reads a setting, or its default from the table, with `read`. `None` after a problem, and if there is neither.
 fn or_default<T>(
     fields: &Fields<'_>,
     key: &str,
@@ -321,7 +321,7 @@ fn at_least_1_mib(text: &str) -> Result<usize, String> {
     size(text, 1, "")
 }
 
-/// A size of at least `least` MiB. `or` is what else can be written instead of less.
+/// A size of at least `least` MiB. `or` names the alternative, for the message.
 fn size(text: &str, least: usize, or: &str) -> Result<usize, String> {
     let bytes = bytes_of(text).and_then(|bytes| usize::try_from(bytes).ok());
     match bytes {

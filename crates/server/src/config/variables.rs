@@ -7,7 +7,7 @@ use super::{SETTINGS, Setting};
 /// The prefix of every variable of Tidegate.
 const PREFIX: &str = "TIDEGATE_";
 
-/// Variables that are not settings of the file: secrets, and what only commands read.
+/// Variables that are not settings of the file: secrets, and variables that only commands read.
 const OTHERS: [&str; 5] = [
     "TIDEGATE_TOKEN",
     "TIDEGATE_SERVER",

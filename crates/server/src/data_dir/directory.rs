@@ -56,7 +56,7 @@ pub struct DataDir {
     _directory: Arc<LockedDir>,
 }
 
-/// What readers see. Never held while waiting for the disk.
+/// The state that readers see. Never locked while waiting for the disk.
 #[derive(Debug)]
 struct Shown {
     current: Option<Arc<RulesVersion>>,
@@ -150,10 +150,10 @@ impl DataDir {
 
     /// Makes a new version the current one, and removes the oldest if there are too many.
     ///
-    /// When this returns a version, it is on the disk. The returned version was parsed from the written text, so
-    /// it is what a restart will find. After an error the current version is the previous one, here and on the
-    /// disk, with one exception: if the disk fails after the new file has got its name, and then fails to
-    /// remove it, the next start may find the new version.
+    /// When this returns a version, it is on the disk. The returned version was parsed from the written text, so a
+    /// restart finds the same. After an error the current version is the previous one, here and on the disk, with one
+    /// exception: if the disk fails after the new file has got its name, and then fails to remove it, the next start
+    /// may find the new version.
     pub fn write(&self, new: &NewVersion) -> Result<Arc<RulesVersion>, DataDirError> {
         self.write_with(new, File::write_all)
     }

@@ -1,4 +1,4 @@
-//! Errors of a data directory, by what the operator can do about them.
+//! Errors of a data directory, by the remedy for the operator.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub enum DataDirError {
         directory.display()
     )]
     Foreign {
-        /// What belongs to another user.
+        /// The path that belongs to another user.
         path: PathBuf,
         /// The data directory.
         directory: PathBuf,
@@ -70,11 +70,11 @@ pub enum DataDirError {
         path.display()
     )]
     Denied {
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
-        /// With what.
+        /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The disk, the quota or the file size limit is exhausted. Nothing was changed.
@@ -83,21 +83,21 @@ pub enum DataDirError {
         path.display()
     )]
     Full {
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
-        /// With what.
+        /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The system failed in another way.
     #[error("cannot {doing} `{}`: {source}; give another --data-dir if this cannot be changed", path.display())]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         doing: &'static str,
-        /// With what.
+        /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The file of a version is damaged.
@@ -105,7 +105,7 @@ pub enum DataDirError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         source: BadVersion,
     },
     /// These rules could not be read again once written, so they were not written.

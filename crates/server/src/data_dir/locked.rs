@@ -92,8 +92,8 @@ impl LockedDir {
         }
     }
 
-    /// What `decode` makes of a small file; `None` if there is none. Logs the consequence if it cannot be used. One
-    /// that is damaged, so that `decode` makes nothing of it, is set aside.
+    /// Reads a small file with `decode`; `None` if there is none. Logs the consequence if it cannot be used. A damaged
+    /// file, for which `decode` returns `None`, is set aside.
     pub(crate) fn load<T>(
         &self,
         name: &str,
@@ -121,8 +121,8 @@ impl LockedDir {
         self.write_with(name, |file| file.write_all(text))
     }
 
-    /// Creates or replaces a file with what `fill` writes. When this returns, it is on the disk; if `fill` fails,
-    /// the old file stays.
+    /// Creates or replaces a file with the output of `fill`. When this returns, it is on the disk; if `fill` fails, the
+    /// old file stays.
     pub fn write_with<T>(
         &self,
         name: &str,
@@ -243,7 +243,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Writes a file that is to become `path`, and waits until it is on the disk. Returns what `fill` does and the
+/// Writes a file that is to become `path`, and waits until it is on the disk. Returns the result of `fill` and the
 /// temporary path.
 pub(super) fn write_new<T>(
     path: &Path,
@@ -282,7 +282,7 @@ fn create_directly(path: &Path, text: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Removes what killed servers were writing.
+/// Removes unfinished files of killed servers.
 fn remove_unfinished(directory: &Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry

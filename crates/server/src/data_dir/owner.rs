@@ -1,4 +1,4 @@
-//! Whose files a data directory may hold: those of the user that the server runs as, and those of root.
+//! The owners of files in a data directory: only the user that the server runs as, and root.
 //!
 //! Another user could have prepared the directory: with rules and a token of their own choice, or with links to
 //! files that the server may write and that user may not.

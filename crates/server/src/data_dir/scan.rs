@@ -18,7 +18,7 @@ use super::version::{self, BadVersion, Row, RulesVersion};
 pub struct Warning {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: BadVersion,
     /// Its new path, if it could be renamed.
     pub set_aside: Option<PathBuf>,
@@ -108,7 +108,7 @@ pub(super) fn read(folder: &Path, number: u64) -> Result<Option<RulesVersion>, D
         .map_err(|source| DataDirError::Damaged { path, source })
 }
 
-/// What is in a file; nothing if it is something else, which could keep a reader waiting for ever.
+/// The content of a regular file; `None` for anything else, which could block a reader for ever.
 fn read_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let Some(mut file) = owner::open_own(path)? else {
         return Ok(None);

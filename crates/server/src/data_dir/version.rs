@@ -23,9 +23,9 @@ pub struct RulesVersion {
     pub version: u64,
     /// When it was made.
     pub at: Timestamp,
-    /// Who made it.
+    /// The author.
     pub by: String,
-    /// What was changed, a line for each rule.
+    /// The changes, a line for each rule.
     pub changes: Vec<String>,
     /// The rules: always an array.
     pub rules: Arc<Value>,
@@ -38,9 +38,9 @@ pub struct RulesVersion {
 pub struct NewVersion {
     /// When it is made.
     pub at: Timestamp,
-    /// Who makes it.
+    /// The author.
     pub by: String,
-    /// What is changed, a line for each rule.
+    /// The changes, a line for each rule.
     pub changes: Vec<String>,
     /// The rules: has to be an array.
     pub rules: Arc<Value>,
@@ -57,9 +57,9 @@ pub struct Row {
     /// When it was made.
     #[serde(with = "micros")]
     pub at: Timestamp,
-    /// Who made it.
+    /// The author.
     pub by: String,
-    /// What was changed, a line for each rule.
+    /// The changes, a line for each rule.
     pub changes: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ impl From<&RulesVersion> for Row {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadVersion {
-    /// Some of it is lost or altered.
+    /// The text is incomplete or altered.
     #[error("it does not match its checksum")]
     Checksum,
     /// It is as it was written, but not of the agreed form.

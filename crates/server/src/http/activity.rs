@@ -1,4 +1,4 @@
-//! Live activity: what happened lately, and which keys it happened to.
+//! Live activity: recent counts, and the top keys.
 
 use std::sync::Arc;
 

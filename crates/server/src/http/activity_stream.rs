@@ -20,7 +20,7 @@ use crate::problem::HttpProblem;
 /// How many events may wait for a reader. One that has fallen further behind is dropped.
 const WAITING: usize = 4;
 
-/// A comment is sent after so many events, for proxies and readers that look for signs of life.
+/// A comment is sent after this many events, for proxies and readers that expect a heartbeat.
 const HEARTBEAT_EVERY: u32 = 15;
 const HEARTBEAT: &[u8] = b": heartbeat\n\n";
 
@@ -85,7 +85,7 @@ impl ActivityStream {
         tokio::select! {
             () = sending => {}
             () = admin.decider.drains() => {}
-            // Does not wait for the next second: the place is free for another reader.
+            // Does not wait for the next second: another reader can connect immediately.
             () = self.sender.closed() => {}
         }
     }

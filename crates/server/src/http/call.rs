@@ -12,7 +12,7 @@ use crate::access::Caller;
 pub(super) struct ApiCall {
     pub(super) api: Arc<Api>,
     pub(super) parts: Parts,
-    /// What the `{…}` of the route's path stand for, still percent-encoded; empty without any.
+    /// The values of the `{…}` in the route's path, still percent-encoded; empty without any.
     pub(super) names: [String; 2],
     pub(super) caller: Caller,
     pub(super) body: ArrivingBody,

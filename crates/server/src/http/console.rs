@@ -1,4 +1,4 @@
-//! The console: its files, and the sessions of its pages. What the pages show comes from the calls of the API.
+//! The console: its files, and the sessions of its pages. The pages get their data from the API.
 
 use bytes::Bytes;
 use http::header::{
@@ -118,7 +118,7 @@ pub(super) async fn open_session(call: ApiCall) -> Result<ApiReply, HttpProblem>
     Ok(json(StatusCode::OK, body.to_string()))
 }
 
-/// `GET /v1/console/session`: what the caller's token allows.
+/// `GET /v1/console/session`: the permissions of the caller's token.
 pub(super) fn show_session(call: &ApiCall) -> Result<ApiReply, HttpProblem> {
     let [] = parameters(&call.parts, [])?;
     let body = described(&call.api.admin, &call.caller);

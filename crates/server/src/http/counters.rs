@@ -11,7 +11,7 @@ use super::question::ResetRequest;
 use crate::admin::Admin;
 use crate::problem::{ApiReply, HttpProblem};
 
-/// `POST /v1/reset`: clears the usage of a client, and returns what it was.
+/// `POST /v1/reset`: clears the usage of a client, and returns the earlier usage.
 pub(super) async fn reset(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let admin = &call.api.admin;
     let body = call.body.read(&admin.decider.bodies).await?;
@@ -38,8 +38,8 @@ pub(super) async fn reset(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     ))
 }
 
-/// The result of a reset, as JSON. Values are those of the caller, in the form in which they are counted; secret
-/// ones as in the tables of activity.
+/// The result of a reset, as JSON. Values are in the form in which they are counted; secret ones as in the tables of
+/// activity.
 fn written(admin: &Admin, done: &tidegate::gate::Reset, attributes: &Attributes<'_>) -> String {
     let entry = |counter: &ResetCounter| {
         let values = counter.rule.key_values(attributes).into_iter();

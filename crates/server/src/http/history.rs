@@ -52,7 +52,7 @@ fn written_in_history(row: &HistoryRow) -> Value {
     written
 }
 
-/// `GET /v1/rules/diff`: how version `to` differs from version `from`. By default, what the last change did.
+/// `GET /v1/rules/diff`: how version `to` differs from version `from`. By default, the last change.
 pub(super) async fn diff(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let [from, to] = parameters(&call.parts, ["from", "to"])?;
     let admin = &call.api.admin;
@@ -74,7 +74,7 @@ pub(super) async fn diff(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     Ok(reply(&compared.ok_or(ChangeError::Interrupted)??))
 }
 
-/// The rules of a version. Version 0 has none: it is what was before the first.
+/// The rules of a version. Version 0 is before the first change and has none.
 async fn rules_of(admin: &Admin, version: u64) -> Result<Arc<Value>, HttpProblem> {
     if version == 0 {
         return Ok(Arc::new(json!([])));
@@ -126,7 +126,7 @@ fn version_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::
     whole(deserializer, "version")
 }
 
-/// `POST /v1/rules/rollback`: returns to an earlier version, as a new one; or shows what that would change.
+/// `POST /v1/rules/rollback`: returns to an earlier version, as a new one; or shows the change as a preview.
 pub(super) async fn roll_back(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let admin = &call.api.admin;
     let body = call.body.read(&admin.decider.bodies).await?;
@@ -146,7 +146,7 @@ pub(super) async fn roll_back(call: ApiCall) -> Result<ApiReply, HttpProblem> {
                 before,
                 after,
             } = previewing.await?;
-            // With this tag in `If-Match`, the rollback does what was shown, or nothing.
+            // With this tag in `If-Match`, the rollback makes exactly the previewed change, or none.
             let tag = etag(&before);
             let (before, after) = (Arc::new(before), Arc::new(after));
             let body = compared([current, version], before, after).await?;

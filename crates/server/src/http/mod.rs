@@ -1,7 +1,7 @@
 //! The HTTP front end: one function from a request to its reply.
 //!
-//! `route.rs` has the table of calls and who may make them, a file for each group of calls answers them,
-//! `crate::problem` turns errors into replies. The gate decides.
+//! `route.rs` has the table of calls with their scopes, a file for each group of calls answers them, `crate::problem`
+//! turns errors into replies. The gate decides.
 
 mod activity;
 mod activity_stream;
@@ -163,7 +163,7 @@ fn admit(
     route.admit(&api.decider.access, parts)
 }
 
-/// No cache stores what an operator or a page is answered.
+/// Forbids caches to store answers to an operator or a page.
 fn forbid_storing(headers: &mut HeaderMap) {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -140,12 +140,12 @@ fn unusable(detail: impl Into<String>) -> HttpProblem {
     HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
 }
 
-/// Those of all rules.
+/// The overrides of all rules.
 pub(super) fn list(call: &ApiCall) -> Result<ApiReply, HttpProblem> {
     listed(call, None)
 }
 
-/// Those of one rule.
+/// The overrides of one rule.
 pub(super) fn list_of_rule(call: &ApiCall) -> Result<ApiReply, HttpProblem> {
     listed(call, Some(&call.names[0]))
 }
@@ -154,7 +154,7 @@ fn listed(call: &ApiCall, id: Option<&str>) -> Result<ApiReply, HttpProblem> {
     let [] = parameters(&call.parts, [])?;
     let admin = &call.api.admin;
     let found = admin.overrides.list(id, SystemClock.now());
-    // Those of a rule that is gone can still be seen.
+    // Overrides of a deleted rule are still listed.
     if let Some(id) = id.filter(|_| found.is_empty()) {
         super::need_rules(&admin.decider)?;
         admin.gate.rules().get(id).ok_or_else(|| no_such_rule(id))?;
@@ -214,7 +214,7 @@ pub(super) async fn put(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     Ok(with_header(reply, LOCATION, &place))
 }
 
-/// What a new override grants and to whom, if its rule can have it.
+/// The key and the grant of a new override, if its rule can have it.
 fn granted(
     admin: &Admin,
     rule: &Rule,

@@ -56,7 +56,7 @@ impl Readiness {
         }
     }
 
-    /// What keeps the store, or a part of it, from answering.
+    /// The problem, if the store or a part of it does not answer.
     pub(super) fn problem(&self) -> Option<&str> {
         match &self.store {
             Health::Whole => None,

@@ -1,4 +1,4 @@
-//! The table of routes: every call of the API with who may make it, the size of its body, and what answers it.
+//! The table of routes: every call of the API with its scope, the size of its body, and its handler.
 //!
 //! Dispatch, 405 with `Allow`, access control and the bounds of bodies follow from it, and the tests compare it with
 //! `openapi.json`. A new call is a row here and an operation there.
@@ -34,7 +34,7 @@ pub(super) struct ApiRoute {
     pub(super) handler: ApiHandler,
 }
 
-/// What answers a call.
+/// The handler of a call.
 #[derive(Clone, Copy)]
 pub(super) enum ApiHandler {
     /// `POST /v1/check`. Made for each request of a client, so its future is not boxed.
@@ -145,7 +145,7 @@ impl ApiRoute {
     }
 }
 
-/// The route of a call, and what the `{…}` of its path stand for.
+/// The route of a call, and the values of the `{…}` in its path.
 pub(super) fn find<'p>(
     method: &Method,
     path: &'p str,
@@ -178,7 +178,7 @@ fn allowed<'r>(routes: impl Iterator<Item = &'r ApiRoute>) -> String {
     methods.join(", ")
 }
 
-/// What the `{…}` of a pattern stand for in a path that matches it.
+/// The values of the `{…}` of a pattern, if the path matches it.
 fn names<'p>(pattern: &str, path: &'p str) -> Option<[&'p str; 2]> {
     let mut names = [""; 2];
     let (mut pattern, mut path) = (pattern, path);

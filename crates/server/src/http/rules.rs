@@ -93,7 +93,7 @@ pub(super) fn answered(rule: &Rule) -> serde_json::Value {
     written
 }
 
-/// Removes what an [answer](answered) has and a rule does not, so that it can be sent back.
+/// Removes the fields that an [answer](answered) has and a rule does not, so that an answer can be sent back.
 pub(super) fn drop_computed(rule: &mut Node) {
     if let Value::Map(entries) = &mut rule.value {
         entries.retain(|entry| entry.key != WORST_CASE);
@@ -243,7 +243,7 @@ pub(super) async fn delete(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     Ok(super::no_content())
 }
 
-/// Reads a body as a document, and what it says: a long one on a thread that may block.
+/// Parses a body as a document and reads it: a long one on a thread that may block.
 async fn read_document<T: Send + 'static>(
     admin: &Arc<Admin>,
     body: ArrivingBody,

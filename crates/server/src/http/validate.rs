@@ -1,4 +1,4 @@
-//! `POST /v1/rules/{id}/validate`: what is wrong with the text of a rule, and where. Nothing changes.
+//! `POST /v1/rules/{id}/validate`: the problems of a rule's text, with their positions. Nothing changes.
 
 use http::StatusCode;
 use serde::Deserialize;

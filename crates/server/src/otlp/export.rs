@@ -1,5 +1,5 @@
-//! Sends traces and metrics to a collector over OTLP/HTTP, in the background. A collector that does not answer costs
-//! what waits to be sent, and never a decision.
+//! Sends traces and metrics to a collector over OTLP/HTTP, in the background. If a collector does not answer, queued
+//! telemetry is lost, but never a decision.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use tokio::sync::mpsc::Receiver;
 
 use super::proto::OtlpSpan;
 
-/// How long the collector may take to accept what is sent.
+/// How long the collector may take to accept a message.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How many traces are sent together.
 pub(super) const BATCH: usize = 256;
@@ -59,7 +59,7 @@ impl Collector {
         })
     }
 
-    /// Sends one message. What is not accepted is lost.
+    /// Sends one message. A message that is not accepted is lost.
     pub(super) async fn send(&mut self, path: &str, message: &impl prost::Message) {
         let body = Bytes::from(message.encode_to_vec());
         let sent = match tokio::time::timeout(PATIENCE, self.post(path, body)).await {

@@ -33,7 +33,7 @@ pub struct OtlpSettings {
     pub sampling: f64,
 }
 
-/// What is counted about telemetry that is sent.
+/// Counters of sent telemetry.
 #[derive(Debug, Clone)]
 pub(crate) struct OtlpCounts {
     tracer: Arc<Tracer>,
@@ -52,7 +52,7 @@ impl OtlpCounts {
     }
 }
 
-/// Sends what is traced and measured.
+/// Sends traces and metrics.
 pub(crate) struct Exporter {
     collector: Collector,
     waiting: Receiver<Vec<OtlpSpan>>,
@@ -60,7 +60,7 @@ pub(crate) struct Exporter {
     instance: String,
 }
 
-/// A tracer, what is counted, and the exporter that sends what is traced.
+/// A tracer, its counters, and the exporter that sends its traces.
 pub(crate) fn open(
     settings: &OtlpSettings,
 ) -> Result<(Arc<Tracer>, OtlpCounts, Exporter), rustls::Error> {

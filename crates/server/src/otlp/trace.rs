@@ -50,7 +50,7 @@ struct Inner {
     decision: Option<[u8; 8]>,
 }
 
-/// What a span is about, and how it ended.
+/// The description and the end of a span.
 pub(crate) struct SpanEnd {
     pub(crate) took: Duration,
     pub(crate) is_error: bool,
@@ -81,8 +81,8 @@ impl Tracer {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Begins the trace of a request, if it is one that is traced: by its parent, else by chance. None with a share
-    /// of 0, because any client can send a parent.
+    /// Begins the trace of a request, if it is sampled: by its parent, else by chance. `None` with a share of 0,
+    /// because any client can send a parent.
     pub(crate) fn begin(&self, headers: &HeaderMap) -> Option<Trace> {
         if self.share == 0 {
             return None;

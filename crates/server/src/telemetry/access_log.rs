@@ -23,7 +23,7 @@ pub(crate) struct AccessLog {
     writer: LineWriter,
 }
 
-/// What is known of a request when it arrives.
+/// The part of a line that is known when a request arrives.
 #[derive(Debug)]
 pub(crate) struct AccessEntry {
     pub(crate) at: Timestamp,
@@ -32,11 +32,11 @@ pub(crate) struct AccessEntry {
     /// Without the query.
     pub(crate) path: String,
     pub(crate) peer: IpAddr,
-    /// Those that are listed in the settings.
+    /// The headers that the settings list.
     pub(crate) headers: Map<String, Value>,
 }
 
-/// What is known of it when it has ended.
+/// The part of a line that is known when the request has ended.
 #[derive(Debug)]
 pub(crate) struct AccessEnd<'e> {
     pub(crate) id: &'e str,
@@ -131,7 +131,7 @@ fn seconds(span: Duration) -> f64 {
     Duration::from_micros(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)).as_secs_f64()
 }
 
-/// JSON in ASCII alone: what clients choose cannot reorder a line in a terminal.
+/// JSON in ASCII alone: text that clients choose cannot reorder a line in a terminal.
 pub(super) fn ascii(json: &str) -> Cow<'_, str> {
     if json.is_ascii() && !json.contains('\u{7f}') {
         return Cow::Borrowed(json);

@@ -1,5 +1,5 @@
-//! Observes requests from their arrival to the end of their answers, for the access log and for traces. What is decided
-//! meanwhile is noted with the request.
+//! Observes requests from their arrival to the end of their answers, for the access log and for traces. Decisions are
+//! recorded with the request.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<ExchangeState>>> = const { RefCell::new(None) };
 }
 
-/// Where it is recorded what became of requests.
+/// The sinks of requests: access log and tracer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ExchangeSinks {
     pub(crate) log: Option<Arc<AccessLog>>,
@@ -35,7 +35,7 @@ impl ExchangeSinks {
         self.log.is_some() || self.tracer.is_some()
     }
 
-    /// What is done with each request of the API or the gateway: it gets an id, and is logged and traced.
+    /// Gives each request of the API or the gateway an id, and logs and traces it.
     pub(crate) fn exchanges(&self, front_end: FrontEnd) -> Exchanges {
         Exchanges {
             has_ids: true,
@@ -44,7 +44,7 @@ impl ExchangeSinks {
         }
     }
 
-    /// What is done with each request of gRPC, if anything: it is traced.
+    /// Traces each request of gRPC, if there is a tracer.
     pub(crate) fn grpc_exchanges(&self) -> Option<Exchanges> {
         let sinks = Self {
             log: None,
@@ -71,7 +71,7 @@ struct ServerExchanges {
     sinks: ExchangeSinks,
 }
 
-/// What is known of a request while it is decided.
+/// The state of a request while it is decided.
 #[derive(Debug)]
 pub(crate) struct ExchangeState {
     id: HeaderValue,
@@ -79,7 +79,7 @@ pub(crate) struct ExchangeState {
     trace: Option<Trace>,
 }
 
-/// What was decided about a request.
+/// The decision about a request.
 #[derive(Debug, Clone)]
 pub(crate) struct NotedDecision {
     /// The rule that decided, if one applies.
@@ -202,7 +202,7 @@ pub(crate) fn current_id() -> Option<HeaderValue> {
     CURRENT.with_borrow(|current| current.as_ref().map(|state| state.id.clone()))
 }
 
-/// Notes what was decided, and how long that took, with the request that this thread works on, if it is observed.
+/// Records the decision and its duration with the request that this thread works on, if it is observed.
 pub(crate) fn note(observed: &Observed<'_, '_>, took: Duration) {
     CURRENT.with_borrow(|current| {
         let Some(state) = current else { return };

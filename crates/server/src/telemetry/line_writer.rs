@@ -19,7 +19,7 @@ const QUEUE: usize = 8_192;
 /// How often it is checked whether the file was moved away.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What waits for the thread.
+/// An item in the queue of the thread.
 enum Queued {
     Line(Vec<u8>),
     /// All lines before it are to be on the disk.

@@ -44,7 +44,7 @@ pub fn start(settings: &LogSettings) {
     };
 }
 
-/// Writes lines of JSON in ASCII alone: what others choose can neither steer nor reorder a terminal.
+/// Writes lines of JSON in ASCII alone: text that others choose can neither control nor reorder a terminal.
 struct AsciiJson<W>(W);
 
 impl<W: Write> Write for AsciiJson<W> {

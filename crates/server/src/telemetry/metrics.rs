@@ -105,7 +105,7 @@ pub(crate) fn gauge(value: u64) -> Gauge {
     gauge
 }
 
-/// Registers what the gate admitted without the store and has not reconciled yet.
+/// Registers the units that the gate admitted without the store and has not reconciled yet.
 pub(crate) fn register_unreconciled(registry: &mut Registry, unreconciled: Unreconciled) {
     registry.register(
         "unreconciled",

@@ -12,12 +12,12 @@ use rustix::process::{Resource, getrlimit};
 /// Ticks a second in `/proc`, on every Linux that Rust supports.
 const TICKS: f64 = 100.0;
 
-/// What `/proc` says of a process.
+/// The statistics of a process in `/proc`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct ProcessStat {
     cpu_seconds: f64,
     virtual_bytes: f64,
-    /// Seconds from the start of the system to that of the process.
+    /// Seconds from the start of the system to the start of the process.
     started: f64,
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn register(page: &mut Registry) {
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
         #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-        // Without the one that lists the others.
+        // Without the descriptor of the listed directory itself.
         let open = open.count().saturating_sub(1) as f64;
         process.register("open_fds", "File descriptors that are open", gauge(open));
     }
