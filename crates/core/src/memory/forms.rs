@@ -129,7 +129,7 @@ pub(super) enum StateHome<'a> {
     /// In the slot.
     SlidingCounter(&'a SlidingCounter),
     /// Elsewhere.
-    Heap(HeapForm<'a>),
+    Spilled(SpilledForm<'a>),
 }
 
 impl<'a> From<&'a Form> for StateHome<'a> {
@@ -139,16 +139,16 @@ impl<'a> From<&'a Form> for StateHome<'a> {
             Form::Bucket(form) => Self::Bucket(form),
             Form::FixedWindow(form) => Self::FixedWindow(form),
             Form::SlidingCounter(form) => Self::SlidingCounter(form),
-            Form::SlidingLog(form) => Self::Heap(HeapForm::Log(form)),
-            Form::SlidingSlots(form) => Self::Heap(HeapForm::Slots(form)),
-            Form::Concurrency(form) => Self::Heap(HeapForm::HeldPermits(form)),
+            Form::SlidingLog(form) => Self::Spilled(SpilledForm::Log(form)),
+            Form::SlidingSlots(form) => Self::Spilled(SpilledForm::Slots(form)),
+            Form::Concurrency(form) => Self::Spilled(SpilledForm::HeldPermits(form)),
         }
     }
 }
 
 /// An algorithm whose state does not fit into a slot.
 #[derive(Clone, Copy)]
-pub(super) enum HeapForm<'a> {
+pub(super) enum SpilledForm<'a> {
     Log(&'a SlidingLog),
     Slots(&'a SlidingSlots),
     HeldPermits(&'a Concurrency),
@@ -156,18 +156,18 @@ pub(super) enum HeapForm<'a> {
 
 /// A state that does not fit into a slot.
 #[derive(Debug)]
-pub(super) enum HeapState {
+pub(super) enum SpilledState {
     Log(Log),
     Slots(Slots),
     HeldPermits(HeldPermits),
 }
 
 /// The fixed memory of a spilled state: its entry in the slab, and an allocation.
-const STATE_BYTES: usize = size_of::<HeapState>() * 3 / 2 + 48;
+const STATE_BYTES: usize = size_of::<SpilledState>() * 3 / 2 + 48;
 /// The memory of a permit in the register of permits.
 const PERMIT_BYTES: usize = 96;
 
-impl HeapState {
+impl SpilledState {
     /// The memory that it takes, about.
     pub(super) fn size(&self) -> StateSize {
         let bytes = STATE_BYTES
@@ -185,33 +185,33 @@ impl HeapState {
     }
 }
 
-impl HeapForm<'_> {
+impl SpilledForm<'_> {
     /// The state of a key that was never charged. Allocates nothing.
-    pub(super) fn fresh(self) -> HeapState {
+    pub(super) fn fresh(self) -> SpilledState {
         match self {
-            Self::Log(_) => HeapState::Log(Log::default()),
-            Self::Slots(_) => HeapState::Slots(Slots::default()),
-            Self::HeldPermits(_) => HeapState::HeldPermits(HeldPermits::default()),
+            Self::Log(_) => SpilledState::Log(Log::default()),
+            Self::Slots(_) => SpilledState::Slots(Slots::default()),
+            Self::HeldPermits(_) => SpilledState::HeldPermits(HeldPermits::default()),
         }
     }
 
     /// Whether this limit can go on from a state: it is of the same algorithm and shape. Only keys that
     /// have the same hash, or a snapshot that was tampered with, lead to another.
-    pub(super) fn owns(self, spill: &HeapState) -> bool {
-        match (self, spill) {
-            (Self::Log(_), HeapState::Log(_))
-            | (Self::HeldPermits(_), HeapState::HeldPermits(_)) => true,
-            (Self::Slots(form), HeapState::Slots(slots)) => form.fits(slots),
+    pub(super) fn owns(self, state: &SpilledState) -> bool {
+        match (self, state) {
+            (Self::Log(_), SpilledState::Log(_))
+            | (Self::HeldPermits(_), SpilledState::HeldPermits(_)) => true,
+            (Self::Slots(form), SpilledState::Slots(slots)) => form.fits(slots),
             _ => false,
         }
     }
 
     /// Decides and changes nothing. A state that is not its own counts as fresh.
-    pub(super) fn decide(self, spill: Option<&HeapState>, cost: u64, now: Timestamp) -> Outcome {
-        match (self, spill.filter(|spill| self.owns(spill))) {
-            (Self::Log(form), Some(HeapState::Log(log))) => form.decide(log, cost, now),
-            (Self::Slots(form), Some(HeapState::Slots(slots))) => form.decide(slots, cost, now),
-            (Self::HeldPermits(form), Some(HeapState::HeldPermits(permits))) => {
+    pub(super) fn decide(self, state: Option<&SpilledState>, cost: u64, now: Timestamp) -> Outcome {
+        match (self, state.filter(|state| self.owns(state))) {
+            (Self::Log(form), Some(SpilledState::Log(log))) => form.decide(log, cost, now),
+            (Self::Slots(form), Some(SpilledState::Slots(slots))) => form.decide(slots, cost, now),
+            (Self::HeldPermits(form), Some(SpilledState::HeldPermits(permits))) => {
                 form.decide(permits, cost, now)
             }
             (Self::Log(form), _) => form.decide(&Log::default(), cost, now),
@@ -223,16 +223,16 @@ impl HeapForm<'_> {
     /// Applies a charge that was allowed. Calls `on_end` with each permit that has ended.
     pub(super) fn charge(
         self,
-        spill: &mut HeapState,
+        state: &mut SpilledState,
         task: &Task<'_>,
         on_end: impl FnMut(PermitId),
     ) {
-        match (self, spill) {
-            (Self::Log(form), HeapState::Log(log)) => form.charge(log, task.cost, task.now),
-            (Self::Slots(form), HeapState::Slots(slots)) => {
+        match (self, state) {
+            (Self::Log(form), SpilledState::Log(log)) => form.charge(log, task.cost, task.now),
+            (Self::Slots(form), SpilledState::Slots(slots)) => {
                 form.charge(slots, task.cost, task.now);
             }
-            (Self::HeldPermits(form), HeapState::HeldPermits(permits)) => {
+            (Self::HeldPermits(form), SpilledState::HeldPermits(permits)) => {
                 if let Some(permit) = task.permit {
                     form.charge(permits, permit, task.cost, task.now, on_end);
                 }
@@ -242,10 +242,10 @@ impl HeapForm<'_> {
     }
 
     /// Takes as much as fits. Concurrency has nothing to settle.
-    pub(super) fn settle(self, spill: &mut HeapState, task: &Task<'_>) {
-        match (self, spill) {
-            (Self::Log(form), HeapState::Log(log)) => form.settle(log, task.cost, task.now),
-            (Self::Slots(form), HeapState::Slots(slots)) => {
+    pub(super) fn settle(self, state: &mut SpilledState, task: &Task<'_>) {
+        match (self, state) {
+            (Self::Log(form), SpilledState::Log(log)) => form.settle(log, task.cost, task.now),
+            (Self::Slots(form), SpilledState::Slots(slots)) => {
                 form.settle(slots, task.cost, task.now);
             }
             _ => {}
@@ -253,15 +253,20 @@ impl HeapForm<'_> {
     }
 
     /// Takes back a charge made as of `charged_at`.
-    pub(super) fn give_back(self, spill: &mut HeapState, task: &Task<'_>, charged_at: Timestamp) {
-        match (self, spill) {
-            (Self::Log(form), HeapState::Log(log)) => {
+    pub(super) fn give_back(
+        self,
+        state: &mut SpilledState,
+        task: &Task<'_>,
+        charged_at: Timestamp,
+    ) {
+        match (self, state) {
+            (Self::Log(form), SpilledState::Log(log)) => {
                 form.give_back(log, task.cost, charged_at, task.now);
             }
-            (Self::Slots(form), HeapState::Slots(slots)) => {
+            (Self::Slots(form), SpilledState::Slots(slots)) => {
                 form.give_back(slots, task.cost, charged_at, task.now);
             }
-            (Self::HeldPermits(_), HeapState::HeldPermits(permits)) => {
+            (Self::HeldPermits(_), SpilledState::HeldPermits(permits)) => {
                 if let Some(permit) = task.permit {
                     permits.release(permit, Some(task.now));
                 }
@@ -271,11 +276,13 @@ impl HeapForm<'_> {
     }
 
     /// Moves the state to the present if its clock has been set back since.
-    pub(super) fn rebase(self, spill: &mut HeapState, now: Timestamp) {
-        match (self, spill) {
-            (Self::Log(form), HeapState::Log(log)) => form.rebase(log, now),
-            (Self::Slots(form), HeapState::Slots(slots)) => form.rebase(slots, now),
-            (Self::HeldPermits(form), HeapState::HeldPermits(permits)) => form.rebase(permits, now),
+    pub(super) fn rebase(self, state: &mut SpilledState, now: Timestamp) {
+        match (self, state) {
+            (Self::Log(form), SpilledState::Log(log)) => form.rebase(log, now),
+            (Self::Slots(form), SpilledState::Slots(slots)) => form.rebase(slots, now),
+            (Self::HeldPermits(form), SpilledState::HeldPermits(permits)) => {
+                form.rebase(permits, now);
+            }
             _ => {}
         }
     }

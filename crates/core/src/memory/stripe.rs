@@ -2,7 +2,7 @@
 
 use slab::Slab;
 
-use super::forms::{HeapForm, HeapState, InlineForm, StateHome, StateStep, Task};
+use super::forms::{InlineForm, SpilledForm, SpilledState, StateHome, StateStep, Task};
 use super::shared::{SharedCounts, StateSize};
 use super::slot::{KeyHash, Packed, Slot};
 use super::table::Table;
@@ -30,15 +30,15 @@ pub(super) struct Stripe {
     /// How often a state was changed, other than by time. Wraps around.
     changes: u32,
     /// Boxed because most stores have no spilled states, and there are many stripes.
-    spilled: Option<Box<Slab<Heap>>>,
+    spilled: Option<Box<Slab<SpilledEntry>>>,
     table: Table,
 }
 
 /// A spilled state, with the hash by which permits know its key.
 #[derive(Debug)]
-struct Heap {
+struct SpilledEntry {
     hash: KeyHash,
-    state: HeapState,
+    state: SpilledState,
 }
 
 impl Stripe {
@@ -48,7 +48,9 @@ impl Stripe {
             StateHome::Bucket(form) => self.ask_inline(form, task),
             StateHome::FixedWindow(form) => self.ask_inline(form, task),
             StateHome::SlidingCounter(form) => self.ask_inline(form, task),
-            StateHome::Heap(form) => form.decide(self.spill(task.hash), task.cost, task.now),
+            StateHome::Spilled(form) => {
+                form.decide(self.find_spilled(task.hash), task.cost, task.now)
+            }
         }
     }
 
@@ -84,33 +86,33 @@ impl Stripe {
             StateHome::Bucket(form) => self.apply_inline(form, step, task, shared),
             StateHome::FixedWindow(form) => self.apply_inline(form, step, task, shared),
             StateHome::SlidingCounter(form) => self.apply_inline(form, step, task, shared),
-            StateHome::Heap(form) => self.apply_spilled(form, step, task, shared),
+            StateHome::Spilled(form) => self.apply_spilled(form, step, task, shared),
         }
     }
 
     /// Removes a key. Its charges so far can no longer be given back.
     pub(super) fn forget(&mut self, hash: KeyHash, limit: &Limit, shared: &SharedCounts) {
-        let Some(place) = self.table.find(hash) else {
+        let Some(slot_index) = self.table.find(hash) else {
             return;
         };
-        if let Some(last_charge) = self.last_charge(place, limit) {
+        if let Some(last_charge) = self.last_charge(slot_index, limit) {
             shared.resets.add(hash, last_charge);
         }
         self.note_change();
-        self.remove(place, shared);
+        self.remove(slot_index, shared);
     }
 
     /// When a key was last charged; none of permits, which have names.
-    fn last_charge(&self, place: usize, limit: &Limit) -> Option<Timestamp> {
-        let slot = self.table.get(place);
+    fn last_charge(&self, slot_index: usize, limit: &Limit) -> Option<Timestamp> {
+        let slot = self.table.get(slot_index);
         match StateHome::from(limit.form()) {
             StateHome::Bucket(_) => Some(BucketState::unpack(slot.words).changed_at),
             StateHome::FixedWindow(_) => Some(FixedWindowState::unpack(slot.words).changed_at),
             StateHome::SlidingCounter(_) => Some(CounterState::unpack(slot.words).changed_at),
-            StateHome::Heap(_) => match &self.spilled.as_ref()?.get(slot.spilled_at()?)?.state {
-                HeapState::Log(log) => Some(log.changed_at()),
-                HeapState::Slots(slots) => Some(slots.changed_at()),
-                HeapState::HeldPermits(_) => None,
+            StateHome::Spilled(_) => match &self.spilled.as_ref()?.get(slot.spilled_at()?)?.state {
+                SpilledState::Log(log) => Some(log.changed_at()),
+                SpilledState::Slots(slots) => Some(slots.changed_at()),
+                SpilledState::HeldPermits(_) => None,
             },
         }
     }
@@ -142,9 +144,9 @@ impl Stripe {
     }
 
     /// A state that does not fit into a slot, with its slot and its key's whole hash.
-    pub(super) fn spilled_state(&self, hash: KeyHash) -> Option<(Slot, KeyHash, &HeapState)> {
+    pub(super) fn spilled_state(&self, hash: KeyHash) -> Option<(Slot, KeyHash, &SpilledState)> {
         let slot = self.table.get(self.table.find(hash)?);
-        let Heap { hash, state } = self.spilled.as_ref()?.get(slot.spilled_at()?)?;
+        let SpilledEntry { hash, state } = self.spilled.as_ref()?.get(slot.spilled_at()?)?;
         Some((slot, *hash, state))
     }
 
@@ -153,23 +155,23 @@ impl Stripe {
     pub(super) fn restore(
         &mut self,
         mut slot: Slot,
-        spilled: Option<(KeyHash, HeapState)>,
+        spilled: Option<(KeyHash, SpilledState)>,
         idle_at: Option<Timestamp>,
         shared: &SharedCounts,
     ) -> bool {
-        if let Some(place) = self.table.find(slot.hash()) {
-            self.remove(place, shared);
+        if let Some(slot_index) = self.table.find(slot.hash()) {
+            self.remove(slot_index, shared);
         }
         let has_room = !shared.is_full() || self.evict(idle_at, shared);
         if let Some((hash, state)) = spilled {
-            if let HeapState::HeldPermits(permits) = &state {
+            if let SpilledState::HeldPermits(permits) = &state {
                 for permit in permits.iter() {
                     shared.permits.add(permit.id, hash);
                 }
             }
             shared.count_outside(StateSize::default(), state.size());
             let spilled = self.spilled.get_or_insert_default();
-            slot.set_spilled_at(spilled.insert(Heap { hash, state }));
+            slot.set_spilled_at(spilled.insert(SpilledEntry { hash, state }));
         }
         self.table.insert(slot);
         shared.count_key();
@@ -183,20 +185,20 @@ impl Stripe {
         act: impl FnOnce(&mut HeldPermits) -> bool,
         shared: &SharedCounts,
     ) -> bool {
-        let Some(place) = self.table.find(hash) else {
+        let Some(slot_index) = self.table.find(hash) else {
             return false;
         };
-        let Some(state) = self.spill_mut(place) else {
+        let Some(state) = self.spilled_mut(slot_index) else {
             return false;
         };
         let before = state.size();
-        let HeapState::HeldPermits(permits) = state else {
+        let SpilledState::HeldPermits(permits) = state else {
             return false;
         };
         let done = act(permits);
         let fresh_at = permits.last_end();
         shared.count_outside(before, state.size());
-        self.table.get_mut(place).set_fresh_at(fresh_at);
+        self.table.get_mut(slot_index).set_fresh_at(fresh_at);
         self.note_change();
         done
     }
@@ -213,13 +215,13 @@ impl Stripe {
     }
 
     /// Examines the next `count` slots and removes keys that have been idle for a while at `now`.
-    pub(super) fn sweep(&mut self, places: usize, now: Timestamp, shared: &SharedCounts) {
+    pub(super) fn sweep(&mut self, count: usize, now: Timestamp, shared: &SharedCounts) {
         let mut removed = 0;
-        for _ in 0..places {
-            if self.table.hand() >= self.table.places() {
+        for _ in 0..count {
+            if self.table.hand() >= self.table.capacity() {
                 self.table.set_hand(0);
             }
-            if self.table.places() == 0 {
+            if self.table.capacity() == 0 {
                 break;
             }
             let hand = self.table.hand();
@@ -239,8 +241,8 @@ impl Stripe {
     }
 
     /// The number of slots that a sweep of the whole stripe examines.
-    pub(super) fn places(&self) -> usize {
-        self.table.places()
+    pub(super) fn capacity(&self) -> usize {
+        self.table.capacity()
     }
 
     /// Evicts the least valuable key: one that is idle at `idle_at`, else the one nearest to idle; keys that are being
@@ -249,9 +251,13 @@ impl Stripe {
         let is_idle = |fresh_at: Timestamp| idle_at.is_some_and(|now| fresh_at <= now);
         let mut looked_at = 0;
         let mut least: Option<((bool, Timestamp), usize)> = None;
-        for _ in 0..self.table.places() {
+        for _ in 0..self.table.capacity() {
             let next = self.table.hand() + 1;
-            let hand = if next >= self.table.places() { 0 } else { next };
+            let hand = if next >= self.table.capacity() {
+                0
+            } else {
+                next
+            };
             self.table.set_hand(hand);
             let slot = self.table.get(hand);
             if slot.is_empty() {
@@ -274,25 +280,25 @@ impl Stripe {
                 break;
             }
         }
-        let Some((_, place)) = least else {
+        let Some((_, slot_index)) = least else {
             return false;
         };
-        self.remove(place, shared);
+        self.remove(slot_index, shared);
         shared.count_evicted();
         true
     }
 
     fn holds_permits(&self, slot: &Slot) -> bool {
-        let state = |index| self.spilled.as_ref()?.get(index).map(|heap| &heap.state);
+        let state = |index| self.spilled.as_ref()?.get(index).map(|entry| &entry.state);
         let state = slot.spilled_at().and_then(state);
-        matches!(state, Some(HeapState::HeldPermits(_)))
+        matches!(state, Some(SpilledState::HeldPermits(_)))
     }
 
     fn ask_inline<F: InlineForm>(&self, form: &F, task: &Task<'_>) -> Outcome {
         let known = self
             .table
             .find(task.hash)
-            .map(|place| self.table.get(place).words);
+            .map(|slot_index| self.table.get(slot_index).words);
         let state = known.map(F::State::unpack).unwrap_or_default();
         form.step(StateStep::Charge, state, task.cost, task.now).0
     }
@@ -304,14 +310,14 @@ impl Stripe {
         task: &Task<'_>,
         shared: &SharedCounts,
     ) -> Outcome {
-        let place = self.table.find(task.hash);
-        let state = place
-            .map(|place| F::State::unpack(self.table.get(place).words))
+        let slot_index = self.table.find(task.hash);
+        let state = slot_index
+            .map(|slot_index| F::State::unpack(self.table.get(slot_index).words))
             .unwrap_or_default();
         let (outcome, next) = form.step(step, state, task.cost, task.now);
-        match place {
-            Some(place) => {
-                let slot = self.table.get_mut(place);
+        match slot_index {
+            Some(slot_index) => {
+                let slot = self.table.get_mut(slot_index);
                 // A limit that was lowered takes longer to forget, which the slot has to know.
                 if next != state || outcome.reset_at > slot.fresh_at() {
                     *slot = inline_slot(task.hash, next, outcome.reset_at);
@@ -332,49 +338,49 @@ impl Stripe {
 
     fn apply_spilled(
         &mut self,
-        form: HeapForm<'_>,
+        form: SpilledForm<'_>,
         step: StateStep,
         task: &Task<'_>,
         shared: &SharedCounts,
     ) -> Outcome {
-        let asked = form.decide(self.spill(task.hash), task.cost, task.now);
+        let asked = form.decide(self.find_spilled(task.hash), task.cost, task.now);
         let creates = match step {
             StateStep::Charge => asked.allowed && task.takes(),
             StateStep::Settle => task.takes(),
             StateStep::GiveBack(_) => false,
         };
-        let place = match self.table.find(task.hash) {
-            Some(place) => place,
+        let slot_index = match self.table.find(task.hash) {
+            Some(slot_index) => slot_index,
             None if creates => self.insert_spilled(form.fresh(), task, shared),
             None if step == StateStep::Charge => return asked,
             None => return asked.with_remaining_of(form.decide(None, 0, task.now)),
         };
-        let Some(spill) = self.spill_mut(place) else {
+        let Some(state) = self.spilled_mut(slot_index) else {
             return asked;
         };
-        let before = spill.size();
-        if !form.owns(spill) {
-            let other = std::mem::replace(spill, form.fresh());
+        let before = state.size();
+        if !form.owns(state) {
+            let other = std::mem::replace(state, form.fresh());
             unregister(&other, task.hash, shared);
         }
         match step {
-            StateStep::Charge if !asked.allowed => form.rebase(spill, task.now),
+            StateStep::Charge if !asked.allowed => form.rebase(state, task.now),
             StateStep::Charge if task.takes() => {
-                form.charge(spill, task, |ended| shared.permits.remove(ended, task.hash));
-                if let (HeapForm::HeldPermits(_), Some(permit)) = (form, task.permit) {
+                form.charge(state, task, |ended| shared.permits.remove(ended, task.hash));
+                if let (SpilledForm::HeldPermits(_), Some(permit)) = (form, task.permit) {
                     shared.permits.add(permit, task.hash);
                 }
             }
             StateStep::Charge => {}
-            StateStep::Settle => form.settle(spill, task),
+            StateStep::Settle => form.settle(state, task),
             StateStep::GiveBack(charged_at) => {
-                form.give_back(spill, task, charged_at);
-                if let (HeapForm::HeldPermits(_), Some(permit)) = (form, task.permit) {
+                form.give_back(state, task, charged_at);
+                if let (SpilledForm::HeldPermits(_), Some(permit)) = (form, task.permit) {
                     shared.permits.remove(permit, task.hash);
                 }
             }
         }
-        let size = spill.size();
+        let size = state.size();
         shared.count_outside(before, size);
         if size.bytes > before.bytes && shared.is_over() {
             // Room is made right after this charge.
@@ -383,17 +389,17 @@ impl Stripe {
         if task.takes() && (asked.allowed || step != StateStep::Charge) {
             self.note_change();
         }
-        let after = form.decide(self.spill(task.hash), 0, task.now);
+        let after = form.decide(self.find_spilled(task.hash), 0, task.now);
         // By the state's own time. After a clock was set back, a charge that changes nothing sees the state rebased,
         // but leaves it unchanged.
-        let fresh_at = match self.spill(task.hash) {
-            Some(HeapState::HeldPermits(permits)) => permits.last_end(),
+        let fresh_at = match self.find_spilled(task.hash) {
+            Some(SpilledState::HeldPermits(permits)) => permits.last_end(),
             _ if step == StateStep::Charge && asked.allowed && !task.takes() => {
-                self.table.get(place).fresh_at().max(after.reset_at)
+                self.table.get(slot_index).fresh_at().max(after.reset_at)
             }
             _ => after.reset_at,
         };
-        let slot = self.table.get_mut(place);
+        let slot = self.table.get_mut(slot_index);
         slot.set_fresh_at(fresh_at);
         if asked.allowed {
             slot.clear_denied();
@@ -409,13 +415,13 @@ impl Stripe {
 
     fn insert_spilled(
         &mut self,
-        state: HeapState,
+        state: SpilledState,
         task: &Task<'_>,
         shared: &SharedCounts,
     ) -> usize {
         shared.count_outside(StateSize::default(), state.size());
         let spilled = self.spilled.get_or_insert_default();
-        let index = spilled.insert(Heap {
+        let index = spilled.insert(SpilledEntry {
             hash: task.hash,
             state,
         });
@@ -437,14 +443,14 @@ impl Stripe {
         shared.count_key();
     }
 
-    fn remove(&mut self, place: usize, shared: &SharedCounts) {
-        let slot = self.table.get(place);
-        self.table.remove(place);
+    fn remove(&mut self, slot_index: usize, shared: &SharedCounts) {
+        let slot = self.table.get(slot_index);
+        self.table.remove(slot_index);
         shared.uncount_key();
         let (Some(index), Some(spilled)) = (slot.spilled_at(), self.spilled.as_mut()) else {
             return;
         };
-        let Some(Heap { hash, state }) = spilled.try_remove(index) else {
+        let Some(SpilledEntry { hash, state }) = spilled.try_remove(index) else {
             return;
         };
         shared.count_outside(state.size(), StateSize::default());
@@ -454,20 +460,20 @@ impl Stripe {
         }
     }
 
-    fn spill(&self, hash: KeyHash) -> Option<&HeapState> {
+    fn find_spilled(&self, hash: KeyHash) -> Option<&SpilledState> {
         let index = self.table.get(self.table.find(hash)?).spilled_at()?;
         Some(&self.spilled.as_ref()?.get(index)?.state)
     }
 
-    fn spill_mut(&mut self, place: usize) -> Option<&mut HeapState> {
-        let index = self.table.get(place).spilled_at()?;
+    fn spilled_mut(&mut self, slot_index: usize) -> Option<&mut SpilledState> {
+        let index = self.table.get(slot_index).spilled_at()?;
         Some(&mut self.spilled.as_mut()?.get_mut(index)?.state)
     }
 }
 
 /// Forgets the permits of a state that goes.
-fn unregister(state: &HeapState, hash: KeyHash, shared: &SharedCounts) {
-    if let HeapState::HeldPermits(permits) = state {
+fn unregister(state: &SpilledState, hash: KeyHash, shared: &SharedCounts) {
+    if let SpilledState::HeldPermits(permits) = state {
         for permit in permits.iter() {
             shared.permits.remove(permit.id, hash);
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
 
-use super::forms::{HeapState, StateStep, Task};
+use super::forms::{SpilledState, StateStep, Task};
 use super::lock::{Guard, Lock};
 use super::shared::SharedCounts;
 use super::slot::{KeyHash, Slot};
@@ -30,7 +30,7 @@ const LATEST: Timestamp = Timestamp::from_micros(Timestamp::MAX.as_micros() - 2 
 /// One of this many charges on a stripe sweeps a few slots of some stripe.
 const CHARGES_PER_SWEEP: u32 = 256;
 /// The number of slots that it sweeps.
-const PLACES_PER_SWEEP: usize = 32;
+const SLOTS_PER_SWEEP: usize = 32;
 
 pub(super) struct Stripes {
     all: Box<[Aligned<Lock<Stripe>>]>,
@@ -219,7 +219,7 @@ impl Stripes {
         if let Some(now) = idle_at
             && let Some(mut stripe) = self.next_to_tidy().try_lock()
         {
-            stripe.sweep(PLACES_PER_SWEEP, now, &self.shared.0);
+            stripe.sweep(SLOTS_PER_SWEEP, now, &self.shared.0);
         }
         self.make_room(idle_at);
     }
@@ -247,7 +247,7 @@ impl Stripes {
             if !shared.is_full_of_permits() {
                 stripe.evict(idle_at, shared);
             } else if let Some(now) = idle_at {
-                stripe.sweep(PLACES_PER_SWEEP, now, shared);
+                stripe.sweep(SLOTS_PER_SWEEP, now, shared);
             }
         }
         shared.has_room_for_permit()
@@ -267,7 +267,7 @@ impl Stripes {
     pub(super) fn restore(
         &self,
         slot: Slot,
-        spilled: Option<(KeyHash, HeapState)>,
+        spilled: Option<(KeyHash, SpilledState)>,
         idle_at: Option<Timestamp>,
     ) {
         let mut stripe = self.of(slot.hash()).lock();
@@ -285,7 +285,7 @@ impl Stripes {
             for _ in 0..self.all.len().div_ceil(parts) {
                 let mut stripe = self.next_to_tidy().lock();
                 // One step for each slot, and one more for each removed key.
-                let looks = stripe.places().saturating_mul(2);
+                let looks = stripe.capacity().saturating_mul(2);
                 stripe.sweep(looks, now, &self.shared.0);
             }
         }

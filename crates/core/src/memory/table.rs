@@ -51,19 +51,19 @@ impl Default for TableSlots {
 
 impl TableSlots {
     /// Allocates `capacity` empty slots: less than a chunk, or whole chunks.
-    fn empty(places: usize) -> Self {
-        if places < CHUNK {
-            return Self::Few(vec![Slot::EMPTY; places].into());
+    fn empty(capacity: usize) -> Self {
+        if capacity < CHUNK {
+            return Self::Few(vec![Slot::EMPTY; capacity].into());
         }
         let chunks = std::iter::repeat_with(|| Box::new([Slot::EMPTY; CHUNK]));
-        Self::Chunks(chunks.take(places / CHUNK).collect())
+        Self::Chunks(chunks.take(capacity / CHUNK).collect())
     }
 }
 
 impl Table {
     /// The number of slots, including empty ones.
     #[inline]
-    pub(super) fn places(&self) -> usize {
+    pub(super) fn capacity(&self) -> usize {
         match &self.slots {
             TableSlots::Few(slots) => slots.len(),
             TableSlots::Chunks(chunks) => chunks.len() * CHUNK,
@@ -80,27 +80,27 @@ impl Table {
     }
 
     /// Lets the next sweep continue at `index`.
-    pub(super) fn set_hand(&mut self, place: usize) {
-        self.hand = u32::try_from(place).unwrap_or(0);
+    pub(super) fn set_hand(&mut self, index: usize) {
+        self.hand = u32::try_from(index).unwrap_or(0);
     }
 
     /// The slot at `index`, empty or not.
-    pub(super) fn get(&self, place: usize) -> Slot {
+    pub(super) fn get(&self, index: usize) -> Slot {
         match &self.slots {
-            TableSlots::Few(slots) => slots[place],
-            TableSlots::Chunks(chunks) => chunks[place / CHUNK][place % CHUNK],
+            TableSlots::Few(slots) => slots[index],
+            TableSlots::Chunks(chunks) => chunks[index / CHUNK][index % CHUNK],
         }
     }
 
-    pub(super) fn get_mut(&mut self, place: usize) -> &mut Slot {
+    pub(super) fn get_mut(&mut self, index: usize) -> &mut Slot {
         match &mut self.slots {
-            TableSlots::Few(slots) => &mut slots[place],
-            TableSlots::Chunks(chunks) => &mut chunks[place / CHUNK][place % CHUNK],
+            TableSlots::Few(slots) => &mut slots[index],
+            TableSlots::Chunks(chunks) => &mut chunks[index / CHUNK][index % CHUNK],
         }
     }
 
-    fn take(&mut self, place: usize) -> Slot {
-        std::mem::replace(self.get_mut(place), Slot::EMPTY)
+    fn take(&mut self, index: usize) -> Slot {
+        std::mem::replace(self.get_mut(index), Slot::EMPTY)
     }
 
     /// Where `hash` is, if it is there.
@@ -138,30 +138,30 @@ impl Table {
         most: usize,
         mut visit: impl FnMut(&Slot),
     ) -> Option<u64> {
-        let places = self.places();
-        if places == 0 {
+        let capacity = self.capacity();
+        if capacity == 0 {
             return None;
         }
-        let first = home_among(from, places);
-        let is_empty = |place: &usize| self.get(*place).is_empty();
+        let first = home_among(from, capacity);
+        let is_empty = |index: &usize| self.get(*index).is_empty();
         // A part ends at an empty slot: no slot before it has its home after it, or the reverse.
-        let last = first.saturating_add(most.max(1)).min(places);
-        let gap = if last < places {
+        let last = first.saturating_add(most.max(1)).min(capacity);
+        let gap = if last < capacity {
             let before = (first..last).rev().find(is_empty);
-            before.or_else(|| (last..places).find(is_empty))
+            before.or_else(|| (last..capacity).find(is_empty))
         } else {
             None
         };
-        let end = gap.map_or(places, |gap| gap + 1);
-        let next = (end < places).then(|| first_home(end, places));
+        let end = gap.map_or(capacity, |gap| gap + 1);
+        let next = (end < capacity).then(|| first_home(end, capacity));
         let is_in_part = |slot: &Slot| {
             !slot.is_empty() && slot.home() >= from && next.is_none_or(|next| slot.home() < next)
         };
-        let part = (first..end).map(|place| self.get(place));
+        let part = (first..end).map(|index| self.get(index));
         part.filter(is_in_part).for_each(|slot| visit(&slot));
         if next.is_none() {
             // A run that reaches the end of the table goes on at its beginning.
-            let rest = (0..first).map(|place| self.get(place));
+            let rest = (0..first).map(|index| self.get(index));
             rest.take_while(|slot| !slot.is_empty())
                 .filter(is_in_part)
                 .for_each(|slot| visit(&slot));
@@ -171,7 +171,7 @@ impl Table {
 
     /// Adds a slot whose hash is not there yet.
     pub(super) fn insert(&mut self, slot: Slot) {
-        if (self.len() + 1) * 5 > self.places() * 4 {
+        if (self.len() + 1) * 5 > self.capacity() * 4 {
             self.grow();
         }
         self.place(slot);
@@ -179,25 +179,25 @@ impl Table {
     }
 
     /// Empties the slot at `index`, and closes the gap in every run of slots that went through it.
-    pub(super) fn remove(&mut self, place: usize) {
-        let places = self.places();
+    pub(super) fn remove(&mut self, index: usize) {
+        let capacity = self.capacity();
         let distance = |from: usize, to: usize| {
             if to >= from {
                 to - from
             } else {
-                to + places - from
+                to + capacity - from
             }
         };
-        let mut gap = place;
-        let mut next = place;
+        let mut gap = index;
+        let mut next = index;
         loop {
-            next = if next + 1 == places { 0 } else { next + 1 };
+            next = if next + 1 == capacity { 0 } else { next + 1 };
             let slot = self.get(next);
             if slot.is_empty() {
                 break;
             }
             // A slot may move back to the gap unless it would pass its home.
-            if distance(home_among(slot.home(), places), next) >= distance(gap, next) {
+            if distance(home_among(slot.home(), capacity), next) >= distance(gap, next) {
                 *self.get_mut(gap) = slot;
                 gap = next;
             }
@@ -210,20 +210,20 @@ impl Table {
     pub(super) fn shrink(&mut self) {
         if self.len == 0 {
             *self = Self::default();
-        } else if self.len() * 3 < self.places() && self.places() > SMALLEST {
+        } else if self.len() * 3 < self.capacity() && self.capacity() > SMALLEST {
             let mut fitting = SMALLEST;
             while self.len() * 5 > fitting * 3 {
                 fitting = next_size(fitting);
             }
-            if fitting < self.places() {
+            if fitting < self.capacity() {
                 self.resize(fitting);
             }
         }
     }
 
     /// Moves all slots to a table of another size.
-    fn resize(&mut self, places: usize) {
-        let old = std::mem::replace(&mut self.slots, TableSlots::empty(places));
+    fn resize(&mut self, capacity: usize) {
+        let old = std::mem::replace(&mut self.slots, TableSlots::empty(capacity));
         let slots = match &old {
             TableSlots::Few(slots) => &slots[..],
             TableSlots::Chunks(_) => &[],
@@ -241,13 +241,13 @@ impl Table {
 
     /// Makes room for more slots.
     fn grow(&mut self) {
-        let old = self.places();
-        let places = next_size(old);
+        let old = self.capacity();
+        let capacity = next_size(old);
         let TableSlots::Chunks(chunks) = &mut self.slots else {
-            return self.resize(places);
+            return self.resize(capacity);
         };
-        let TableSlots::Chunks(new) = TableSlots::empty(places - old) else {
-            return self.resize(places);
+        let TableSlots::Chunks(new) = TableSlots::empty(capacity - old) else {
+            return self.resize(capacity);
         };
         *chunks = [std::mem::take(chunks), new]
             .into_iter()
@@ -255,7 +255,7 @@ impl Table {
             .collect();
         // First move all slots to the end, then each from there to its new home. The home is never behind the slot,
         // unless slots at the end do not fit there and wrap around to the beginning.
-        let mut packed = places;
+        let mut packed = capacity;
         for from in (0..old).rev() {
             let slot = self.take(from);
             if !slot.is_empty() {
@@ -264,14 +264,14 @@ impl Table {
             }
         }
         let mut behind = Vec::new();
-        for from in packed..places {
+        for from in packed..capacity {
             let slot = self.take(from);
-            let mut place = home_among(slot.home(), places);
-            while place < from && !self.get(place).is_empty() {
-                place += 1;
+            let mut index = home_among(slot.home(), capacity);
+            while index < from && !self.get(index).is_empty() {
+                index += 1;
             }
-            if place <= from {
-                *self.get_mut(place) = slot;
+            if index <= from {
+                *self.get_mut(index) = slot;
             } else {
                 behind.push(slot);
             }
@@ -282,30 +282,30 @@ impl Table {
     }
 
     fn place(&mut self, slot: Slot) {
-        let places = self.places();
-        let mut place = home_among(slot.home(), places);
-        while !self.get(place).is_empty() {
-            place = if place + 1 == places { 0 } else { place + 1 };
+        let capacity = self.capacity();
+        let mut index = home_among(slot.home(), capacity);
+        while !self.get(index).is_empty() {
+            index = if index + 1 == capacity { 0 } else { index + 1 };
         }
-        *self.get_mut(place) = slot;
+        *self.get_mut(index) = slot;
     }
 }
 
 /// The index of `hash`. The loop ends because a table always has an empty slot.
 #[inline]
 fn find_among_few(slots: &[Slot], hash: KeyHash) -> Option<usize> {
-    let mut place = home_among(hash.home, slots.len());
+    let mut index = home_among(hash.home, slots.len());
     loop {
-        let slot = slots.get(place)?;
+        let slot = slots.get(index)?;
         if slot.holds(hash) {
-            return Some(place);
+            return Some(index);
         }
         if slot.is_empty() {
             return None;
         }
-        place += 1;
-        if place == slots.len() {
-            place = 0;
+        index += 1;
+        if index == slots.len() {
+            index = 0;
         }
     }
 }
@@ -334,29 +334,29 @@ fn find_in_chunks(chunks: &[Box<SlotChunk>], hash: KeyHash) -> Option<(usize, us
 }
 
 /// The next larger capacity. Below a chunk it is one slot less than a size class of allocators.
-fn next_size(places: usize) -> usize {
-    match places {
+fn next_size(capacity: usize) -> usize {
+    match capacity {
         0 => SMALLEST,
-        1..DOUBLES_TO => places * 2 + 1,
+        1..DOUBLES_TO => capacity * 2 + 1,
         DOUBLES_TO..CHUNK => CHUNK,
         // By an eighth, in chunks.
-        _ => places + (places / 8 / CHUNK).max(1) * CHUNK,
+        _ => capacity + (capacity / 8 / CHUNK).max(1) * CHUNK,
     }
 }
 
 /// The index at which a probe for `home` begins, in proportion to the capacity.
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "the product's high half is below `places`"
+    reason = "the product's high half is below `capacity`"
 )]
 #[inline]
-fn home_among(home: u64, places: usize) -> usize {
-    ((u128::from(home) * places as u128) >> 64) as usize
+fn home_among(home: u64, capacity: usize) -> usize {
+    ((u128::from(home) * capacity as u128) >> 64) as usize
 }
 
 /// The smallest home whose probe begins at `index`.
-fn first_home(place: usize, places: usize) -> u64 {
-    let home = ((place as u128) << 64).div_ceil(places as u128);
+fn first_home(index: usize, capacity: usize) -> u64 {
+    let home = ((index as u128) << 64).div_ceil(capacity as u128);
     u64::try_from(home).unwrap_or(u64::MAX)
 }
 
@@ -376,8 +376,8 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_one_place_less_than_size_classes_and_then_whole_chunks() {
-        let sizes = std::iter::successors(Some(0), |places| Some(next_size(*places)));
+    fn sizes_are_one_slot_less_than_size_classes_and_then_whole_chunks() {
+        let sizes = std::iter::successors(Some(0), |capacity| Some(next_size(*capacity)));
         let sizes: Vec<usize> = sizes.take(7).collect();
         assert_eq!(sizes, [0, 7, 15, 31, CHUNK, 2 * CHUNK, 3 * CHUNK]);
         assert_eq!(size_of::<SlotChunk>() + align_of::<Slot>(), 8_192);
@@ -394,8 +394,8 @@ mod tests {
                         table.insert(Slot::inline(hash(key), [key, 0], Micros::ZERO));
                         set.insert(key);
                     }
-                    (false, Some(place)) => {
-                        table.remove(place);
+                    (false, Some(index)) => {
+                        table.remove(index);
                         set.remove(&key);
                         table.shrink();
                     }
@@ -434,8 +434,8 @@ mod tests {
                 for (insert, key) in changes.by_ref().take(20) {
                     match (insert, table.find(hash(key))) {
                         (true, None) => table.insert(slot(key)),
-                        (false, Some(place)) => {
-                            table.remove(place);
+                        (false, Some(index)) => {
+                            table.remove(index);
                             table.shrink();
                         }
                         _ => {}
@@ -472,7 +472,7 @@ mod tests {
             all += slots;
         }
         assert_eq!(all, 20_000);
-        let fewest = table.places().div_ceil(1_024);
+        let fewest = table.capacity().div_ceil(1_024);
         assert!((fewest..fewest + fewest / 8).contains(&visits), "{visits}");
     }
 
@@ -483,15 +483,15 @@ mod tests {
             table.insert(Slot::inline(hash(key), [key, 0], Micros::ZERO));
         }
         assert!(
-            table.places() * 71 <= 5_000 * 100 + 71,
-            "{} places",
-            table.places()
+            table.capacity() * 71 <= 5_000 * 100 + 71,
+            "{} capacity",
+            table.capacity()
         );
         for key in 0..5_000 {
             table.remove(table.find(hash(key)).unwrap());
             table.shrink();
         }
-        assert_eq!((table.len(), table.places()), (0, 0));
+        assert_eq!((table.len(), table.capacity()), (0, 0));
     }
 
     /// Homes that are spread evenly.
@@ -502,18 +502,18 @@ mod tests {
     }
 
     #[test]
-    fn a_growing_table_has_a_fifth_of_its_places_empty_and_a_large_one_not_many_more() {
+    fn a_growing_table_has_a_fifth_of_its_slots_empty_and_a_large_one_not_many_more() {
         let mut table = Table::default();
         for key in 0..20_000 {
-            let before = table.places();
+            let before = table.capacity();
             table.insert(scattered(key));
-            let (len, places) = (table.len(), table.places());
-            if places != before {
+            let (len, capacity) = (table.len(), table.capacity());
+            if capacity != before {
                 assert!(len * 5 > before * 4, "{len} fit in {before}");
             }
-            assert!(len * 5 <= places * 4, "{len} in {places}");
-            if places > NEAR_CHUNKS * CHUNK {
-                assert!(len * 100 >= places * 71, "{len} in {places}");
+            assert!(len * 5 <= capacity * 4, "{len} in {capacity}");
+            if capacity > NEAR_CHUNKS * CHUNK {
+                assert!(len * 100 >= capacity * 71, "{len} in {capacity}");
             }
         }
     }
@@ -523,18 +523,18 @@ mod tests {
         let mut table = Table::default();
         (0..20_000).for_each(|key| table.insert(scattered(key)));
         for key in 0..19_999 {
-            let place = table.find(scattered(key).hash()).unwrap();
-            table.remove(place);
-            let before = table.places();
+            let index = table.find(scattered(key).hash()).unwrap();
+            table.remove(index);
+            let before = table.capacity();
             table.shrink();
-            let (len, places) = (table.len(), table.places());
+            let (len, capacity) = (table.len(), table.capacity());
             // A third, or less if the next smaller table would be too full.
-            let is_chunk = places == CHUNK && len * 5 > DOUBLES_TO * 3;
-            let is_full_enough = len * 10 >= places * 3 || is_chunk || places == SMALLEST;
-            assert!(is_full_enough, "{len} in {places}");
-            if places != before {
+            let is_chunk = capacity == CHUNK && len * 5 > DOUBLES_TO * 3;
+            let is_full_enough = len * 10 >= capacity * 3 || is_chunk || capacity == SMALLEST;
+            assert!(is_full_enough, "{len} in {capacity}");
+            if capacity != before {
                 assert!(len * 3 < before, "{len} fill a third of {before}");
-                assert!(len * 5 <= places * 3, "{len} in {places}");
+                assert!(len * 5 <= capacity * 3, "{len} in {capacity}");
             }
         }
         assert!(table.find(scattered(19_999).hash()).is_some());

@@ -26,7 +26,7 @@ use crate::time::Timestamp;
 /// The version of the form. To be raised with every change of it, or of what the words of a state mean.
 const VERSION: u64 = 1;
 /// The number of slots that are examined under one lock.
-const PLACES_PER_LOCK: usize = 1_024;
+const SLOTS_PER_LOCK: usize = 1_024;
 /// How many words of states that are kept outside of the table are copied under one lock. One state is
 /// always copied whole.
 const WORDS_PER_LOCK: usize = 4_096;
@@ -179,8 +179,8 @@ struct Copied {
 impl Copied {
     fn new() -> Self {
         Self {
-            slots: Vec::with_capacity(PLACES_PER_LOCK),
-            spilled: Vec::with_capacity(PLACES_PER_LOCK),
+            slots: Vec::with_capacity(SLOTS_PER_LOCK),
+            spilled: Vec::with_capacity(SLOTS_PER_LOCK),
             words: Vec::with_capacity(WORDS_PER_LOCK),
         }
     }
@@ -197,7 +197,7 @@ impl Copied {
             self.spilled.clear();
             from = stripe
                 .lock()
-                .copy(home, PLACES_PER_LOCK, &mut self.slots, &mut self.spilled);
+                .copy(home, SLOTS_PER_LOCK, &mut self.slots, &mut self.spilled);
             keys += self.slots.len() as u64;
             for slot in &self.slots {
                 to.words(&slot.to_raw())?;
@@ -217,13 +217,13 @@ impl Copied {
         let locked = stripe.lock();
         while let Some(hash) = self.spilled.last() {
             // A state that is gone meanwhile is like a fresh one.
-            if let Some((slot, hash, spill)) = locked.spilled_state(*hash) {
+            if let Some((slot, hash, state)) = locked.spilled_state(*hash) {
                 let free = self.words.capacity() - self.words.len();
-                if words_of(spill) > free {
-                    missing = words_of(spill);
+                if words_of(state) > free {
+                    missing = words_of(state);
                     break;
                 }
-                encode(slot, hash, spill, &mut self.words);
+                encode(slot, hash, state, &mut self.words);
                 keys += 1;
             }
             self.spilled.pop();

@@ -5,7 +5,7 @@ use std::io::Read;
 use super::SnapshotError;
 use super::words::WordReader;
 use crate::algorithm::{HeldPermit, HeldPermits, Log, MAX_RING, Slots};
-use crate::memory::forms::HeapState;
+use crate::memory::forms::SpilledState;
 use crate::memory::slot::{KeyHash, Slot};
 use crate::permit::PermitId;
 use crate::time::{Micros, Timestamp};
@@ -23,38 +23,38 @@ pub(super) const END: [u64; 4] = [0; 4];
 pub(super) struct KeptState {
     pub(super) slot: Slot,
     /// The spilled state, with the key's whole hash.
-    pub(super) spilled: Option<(KeyHash, HeapState)>,
+    pub(super) spilled: Option<(KeyHash, SpilledState)>,
 }
 
 /// How many words [`encode`] will add at the most.
-pub(super) fn words_of(spill: &HeapState) -> usize {
-    let parts = match spill {
-        HeapState::Log(log) => log.len() * 2,
-        HeapState::Slots(slots) => slots.len(),
-        HeapState::HeldPermits(permits) => permits.len() * 5,
+pub(super) fn words_of(state: &SpilledState) -> usize {
+    let parts = match state {
+        SpilledState::Log(log) => log.len() * 2,
+        SpilledState::Slots(slots) => slots.len(),
+        SpilledState::HeldPermits(permits) => permits.len() * 5,
     };
     parts + 6
 }
 
 /// Adds a state that does not fit into its slot.
-pub(super) fn encode(slot: Slot, hash: KeyHash, spill: &HeapState, words: &mut Vec<u64>) {
-    let (kind, count) = match spill {
-        HeapState::Log(log) => (LOG, log.len()),
-        HeapState::Slots(slots) => (SLOTS, slots.len()),
-        HeapState::HeldPermits(permits) => (PERMITS, permits.len()),
+pub(super) fn encode(slot: Slot, hash: KeyHash, state: &SpilledState, words: &mut Vec<u64>) {
+    let (kind, count) = match state {
+        SpilledState::Log(log) => (LOG, log.len()),
+        SpilledState::Slots(slots) => (SLOTS, slots.len()),
+        SpilledState::HeldPermits(permits) => (PERMITS, permits.len()),
     };
     let [home, rest_and_tag, fresh_at, _] = slot.to_raw();
     let second = kind << 16 | hash.rest & LOW_BITS;
     words.extend([home, rest_and_tag, fresh_at, second, count as u64]);
-    match spill {
-        HeapState::Log(log) => {
+    match state {
+        SpilledState::Log(log) => {
             words.extend(log.iter().flat_map(|(at, cost)| [at.as_micros(), cost]));
         }
-        HeapState::Slots(slots) => {
+        SpilledState::Slots(slots) => {
             words.push(slots.changed_at().as_micros());
             words.extend(slots.counts().map(u64::from));
         }
-        HeapState::HeldPermits(permits) => {
+        SpilledState::HeldPermits(permits) => {
             words.push(permits.changed_at().as_micros());
             words.extend(permits.iter().flat_map(permit_words));
         }
@@ -88,10 +88,10 @@ pub(super) fn decode(from: &mut WordReader<impl Read>) -> Result<Option<KeptStat
     }
     let (kind, low_bits) = (raw[3] >> 16, raw[3] & LOW_BITS);
     let count = from.word()?;
-    let spill = match kind {
-        LOG => HeapState::Log(decode_log(count, from)?),
-        SLOTS => HeapState::Slots(decode_slots(count, from)?),
-        PERMITS => HeapState::HeldPermits(decode_permits(count, from)?),
+    let state = match kind {
+        LOG => SpilledState::Log(decode_log(count, from)?),
+        SLOTS => SpilledState::Slots(decode_slots(count, from)?),
+        PERMITS => SpilledState::HeldPermits(decode_permits(count, from)?),
         _ => return Err(SnapshotError::Damaged),
     };
     let hash = KeyHash {
@@ -100,7 +100,7 @@ pub(super) fn decode(from: &mut WordReader<impl Read>) -> Result<Option<KeptStat
     };
     Ok(Some(KeptState {
         slot,
-        spilled: Some((hash, spill)),
+        spilled: Some((hash, state)),
     }))
 }
 
