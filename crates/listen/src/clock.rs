@@ -7,13 +7,13 @@ use httpdate::HttpDate;
 pub use tokio::time::Instant;
 
 /// The current time, to measure how long something takes.
-#[expect(clippy::disallowed_methods, reason = "the one place that reads it")]
+#[expect(clippy::disallowed_methods, reason = "only this module reads it")]
 pub fn now() -> Instant {
     Instant::now()
 }
 
 /// The current date, as HTTP writes it.
-#[expect(clippy::disallowed_methods, reason = "the one place that reads it")]
+#[expect(clippy::disallowed_methods, reason = "only this module reads it")]
 pub(crate) fn http_date() -> HttpDate {
     SystemTime::now().into()
 }
@@ -51,7 +51,7 @@ pub struct Stopwatch(quanta::Instant);
 
 impl Stopwatch {
     /// Starts now.
-    #[expect(clippy::disallowed_methods, reason = "the one place that reads it")]
+    #[expect(clippy::disallowed_methods, reason = "only this module reads it")]
     pub fn start() -> Self {
         Self(quanta::Instant::now())
     }

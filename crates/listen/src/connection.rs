@@ -15,8 +15,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use crate::activity::Activity;
 use crate::clock::now;
+use crate::connection_state::ConnectionState;
 use crate::inline::{InlineConnection, InlineExecutor};
 use crate::leaving::{BoxError, Leaving};
 use crate::resting::RestingConnection;
@@ -159,7 +159,7 @@ impl HttpConnections {
                 None => return Ok(()),
             },
         };
-        let activity = Arc::new(Activity::new(version == HttpVersion::Http1));
+        let state = Arc::new(ConnectionState::new(version == HttpVersion::Http1));
         let settings = WireSettings {
             is_strict: self.settings.strict && version == HttpVersion::Http1,
             is_http2: version == HttpVersion::Http2,
@@ -168,25 +168,25 @@ impl HttpConnections {
         let service = ConnectionService {
             service,
             peer,
-            activity: Arc::clone(&activity),
+            state: Arc::clone(&state),
             exchanges: self.settings.exchanges.clone(),
         };
         match version {
             HttpVersion::Http1 => {
                 let connection =
                     RestingConnection::new(&self.http1, service, settings, io, opening);
-                self.drive(connection, version, &activity, timer).await?;
+                self.drive(connection, version, &state, timer).await?;
                 // An upgraded connection still counts as open.
-                if activity.is_tunnel() {
-                    activity.is_let_go().await;
+                if state.is_tunnel() {
+                    state.is_let_go().await;
                 }
                 Ok(())
             }
             HttpVersion::Http2 => {
-                let wire = Wire::new(io, opening, Arc::clone(&activity), settings);
+                let wire = Wire::new(io, opening, Arc::clone(&state), settings);
                 let settings = |executor| self.http2(executor);
                 let connection = InlineConnection::new(settings, TokioIo::new(wire), service);
-                self.drive(connection, version, &activity, timer).await
+                self.drive(connection, version, &state, timer).await
             }
         }
     }
@@ -214,7 +214,7 @@ impl HttpConnections {
         &self,
         mut connection: C,
         version: HttpVersion,
-        activity: &Activity,
+        state: &ConnectionState,
         mut timer: Pin<&mut Sleep>,
     ) -> Result<(), ConnectionError>
     where
@@ -239,13 +239,13 @@ impl HttpConnections {
                 let begins_to_drain = !is_draining && self.drain.has_begun();
                 if begins_to_drain {
                     is_draining = true;
-                    activity.close_after_answer();
+                    state.close_after_answer();
                 }
                 // Polled before it is asked to leave, so that a received request is begun.
                 if let Poll::Ready(ended) = connection.poll_serve(cx) {
                     return Poll::Ready(ended);
                 }
-                let phase = activity.phase();
+                let phase = state.phase();
                 let verdict = if begins_to_drain {
                     match version {
                         HttpVersion::Http1 => timeouts.drained(phase),

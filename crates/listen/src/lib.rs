@@ -9,11 +9,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 mod accept;
-mod activity;
 mod budget;
 pub mod client_tls;
 pub mod clock;
 mod connection;
+mod connection_state;
 mod drain;
 mod exchange;
 mod frames;

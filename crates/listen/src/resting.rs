@@ -84,8 +84,8 @@ where
     }
 
     fn serve(&mut self, io: T, opening: Opening) {
-        let activity = Arc::clone(&self.service.activity);
-        let wire = Wire::new(io, opening, activity, self.settings);
+        let state = Arc::clone(&self.service.state);
+        let wire = Wire::new(io, opening, state, self.settings);
         let io = TokioIo::new(wire.leaving_socket_in(Arc::clone(&self.socket)));
         let connection = self.http1.serve_connection(io, self.service.clone());
         self.serving = Some(Box::pin(connection.with_upgrades()));

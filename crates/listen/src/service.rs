@@ -11,7 +11,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use pin_project_lite::pin_project;
 
 use crate::Peer;
-use crate::activity::{Activity, RequestGuard};
+use crate::connection_state::{ConnectionState, RequestGuard};
 use crate::exchange::{Exchange, Exchanges, Observing};
 use crate::request_id::X_REQUEST_ID;
 
@@ -20,7 +20,7 @@ use crate::request_id::X_REQUEST_ID;
 pub(crate) struct ConnectionService<S> {
     pub(crate) service: S,
     pub(crate) peer: Peer,
-    pub(crate) activity: Arc<Activity>,
+    pub(crate) state: Arc<ConnectionState>,
     pub(crate) exchanges: Option<Exchanges>,
 }
 
@@ -38,7 +38,7 @@ where
         let exchange = exchanges.map(|exchanges| exchanges.begin(&mut request, self.peer));
         TrackedResponse {
             exchange,
-            in_flight: Some(RequestGuard::begin(&self.activity)),
+            in_flight: Some(RequestGuard::begin(&self.state)),
             answer: (self.service)(request, self.peer),
         }
     }
@@ -84,7 +84,7 @@ where
         let in_flight = this.in_flight.take();
         if in_flight
             .as_ref()
-            .is_some_and(|request| request.activity().says_close())
+            .is_some_and(|request| request.state().says_close())
             && response.status() != StatusCode::SWITCHING_PROTOCOLS
         {
             let close = HeaderValue::from_static("close");
@@ -93,7 +93,7 @@ where
         if let Some(request) = &in_flight
             && response.status() == StatusCode::SWITCHING_PROTOCOLS
         {
-            request.activity().becomes_tunnel();
+            request.state().becomes_tunnel();
         }
         Poll::Ready(Ok(response.map(|body| TrackedBody {
             in_flight,

@@ -1,6 +1,6 @@
-//! The byte stream of a connection: replays the bytes read to detect the HTTP version, records activity, times out
-//! writes, answers an ambiguous head with 400, and lingers at the end so that a reset does not lose the last
-//! answer.
+//! The byte stream of a connection: replays the bytes read to detect the HTTP version, records the state of the
+//! connection, times out writes, answers an ambiguous head with 400, and lingers at the end so that a reset does not
+//! lose the last answer.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-use crate::activity::Activity;
 use crate::clock::http_date;
+use crate::connection_state::ConnectionState;
 use crate::frames::Frames;
 use crate::framing::FramingReader;
 use crate::resting::{RestingPlace, SocketState};
@@ -71,7 +71,7 @@ pub(crate) struct Wire<T> {
     /// Where it is left, if the connection may rest.
     resting_place: Option<RestingPlace<T>>,
     opening: Opening,
-    activity: Arc<Activity>,
+    state: Arc<ConnectionState>,
     /// Inspects HTTP/1 framing, if requests are forwarded to another server.
     framing: Option<FramingReader>,
     /// Inspects HTTP/2 frames.
@@ -109,14 +109,14 @@ impl<T> Wire<T> {
     pub(crate) fn new(
         io: T,
         opening: Opening,
-        activity: Arc<Activity>,
+        state: Arc<ConnectionState>,
         settings: WireSettings,
     ) -> Self {
         Self {
             io: Some(io),
             resting_place: None,
             opening,
-            activity,
+            state,
             framing: settings.is_strict.then(FramingReader::new),
             frames: settings.is_http2.then(|| Box::new(Frames::new())),
             refusal: BadRequestAnswer::default(),
@@ -161,7 +161,7 @@ impl<T> Wire<T> {
             frames.received(bytes)?;
         }
         match &mut self.framing {
-            Some(framing) if !self.activity.is_tunnel() => framing.look(bytes),
+            Some(framing) if !self.state.is_tunnel() => framing.look(bytes),
             _ => Ok(bytes.len()),
         }
     }
@@ -173,7 +173,7 @@ impl<T> Wire<T> {
     }
 
     fn is_busy(&self) -> bool {
-        matches!(self.activity.phase(), ConnectionPhase::Busy(_))
+        matches!(self.state.phase(), ConnectionPhase::Busy(_))
     }
 
     /// Records the result of a write or a flush.
@@ -199,7 +199,7 @@ impl<T> Wire<T> {
 impl<T> Drop for Wire<T> {
     fn drop(&mut self) {
         if self.io.is_some() {
-            self.activity.let_go();
+            self.state.let_go();
         }
     }
 }
@@ -209,7 +209,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
     /// more to read.
     fn poll_refuse(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // The bytes arrived before the upgrade was known, and were dropped.
-        if self.activity.is_tunnel() {
+        if self.state.is_tunnel() {
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
         }
         if self.refusal.answer.is_none() {
@@ -269,7 +269,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Wire<T> {
         if read.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        this.activity.note_read();
+        this.state.note_read();
         let passed = this.look(read)?;
         buffer.set_filled(before + passed);
         // An empty read would mean the end of the connection.
@@ -307,7 +307,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
             ready!(Pin::new(this.io()?).poll_shutdown(cx))?;
             this.has_shut_down = true;
         }
-        let is_expected = matches!(this.activity.phase(), ConnectionPhase::Head(_));
+        let is_expected = matches!(this.state.phase(), ConnectionPhase::Head(_));
         let Some(io) = &mut this.io else {
             return Poll::Ready(Ok(()));
         };
@@ -374,21 +374,21 @@ mod tests {
             let mut io = sent;
             let (opening, found) = Opening::read(&mut io).await.unwrap();
             assert_eq!(found, version);
-            let activity = Arc::new(Activity::new(true));
+            let state = Arc::new(ConnectionState::new(true));
             let mut read = Vec::new();
             let io = tokio::io::join(io, tokio::io::sink());
-            let mut wire = Wire::new(io, opening, activity, SETTINGS);
+            let mut wire = Wire::new(io, opening, state, SETTINGS);
             wire.read_to_end(&mut read).await.unwrap();
             assert_eq!(read, sent);
         }
     }
 
     #[tokio::test]
-    async fn a_client_that_still_sends_is_heard_to_its_end() {
+    async fn a_client_that_still_sends_is_read_to_its_end() {
         let (mut client, server) = tokio::io::duplex(8);
-        let activity = Arc::new(Activity::new(true));
-        activity.note_read();
-        let mut wire = Wire::new(server, Opening::default(), activity, SETTINGS);
+        let state = Arc::new(ConnectionState::new(true));
+        state.note_read();
+        let mut wire = Wire::new(server, Opening::default(), state, SETTINGS);
         let closes = tokio::spawn(async move { wire.shutdown().await });
         client.write_all(&[b'x'; 1000]).await.unwrap();
         drop(client);
@@ -398,8 +398,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_takes_nothing_is_cut() {
         let (client, server) = tokio::io::duplex(8);
-        let activity = Arc::new(Activity::new(true));
-        let mut wire = Wire::new(server, Opening::default(), activity, SETTINGS);
+        let state = Arc::new(ConnectionState::new(true));
+        let mut wire = Wire::new(server, Opening::default(), state, SETTINGS);
         let written = wire.write_all(&[b'x'; 1000]).await;
         assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
         drop(client);
@@ -408,12 +408,12 @@ mod tests {
     #[tokio::test]
     async fn a_head_with_two_meanings_is_answered_after_what_came_before_it() {
         let (mut client, server) = tokio::io::duplex(1024);
-        let activity = Arc::new(Activity::new(true));
+        let state = Arc::new(ConnectionState::new(true));
         let settings = WireSettings {
             is_strict: true,
             ..SETTINGS
         };
-        let mut wire = Wire::new(server, Opening::default(), Arc::clone(&activity), settings);
+        let mut wire = Wire::new(server, Opening::default(), Arc::clone(&state), settings);
         let good = "GET / HTTP/1.1\r\n\r\n";
         let bad = "GET / HTTP/1.1\nhost: a\r\n\r\n";
         client
@@ -423,7 +423,7 @@ mod tests {
         let mut read = [0; 100];
         let length = wire.read(&mut read).await.unwrap();
         assert_eq!(&read[..length], good.as_bytes());
-        let request = crate::activity::RequestGuard::begin(&activity);
+        let request = crate::connection_state::RequestGuard::begin(&state);
         let reading = tokio::spawn(async move {
             let (mut reader, mut writer) = tokio::io::split(wire);
             let answering = async {

@@ -114,7 +114,7 @@ mod tests {
     /// A body that reports when it is dropped. Without bytes it is pending for ever.
     struct Held {
         body: Option<Full<Bytes>>,
-        _place: Arc<()>,
+        _held: Arc<()>,
     }
 
     impl Body for Held {
@@ -133,39 +133,39 @@ mod tests {
     }
 
     fn held(body: Option<&'static str>) -> (TakenBody<Held>, Arc<()>) {
-        let place = Arc::new(());
+        let held_by_body = Arc::new(());
         let body = Held {
             body: body.map(Full::from),
-            _place: Arc::clone(&place),
+            _held: Arc::clone(&held_by_body),
         };
-        (TakenBody::new(body, TIMEOUT), place)
+        (TakenBody::new(body, TIMEOUT), held_by_body)
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_not_taken_is_let_go() {
-        let (mut body, place) = held(Some("bytes"));
+        let (mut body, held_by_body) = held(Some("bytes"));
         sleep(TIMEOUT / 2).await;
-        assert_eq!(Arc::strong_count(&place), 2);
+        assert_eq!(Arc::strong_count(&held_by_body), 2);
         sleep(TIMEOUT).await;
-        assert_eq!(Arc::strong_count(&place), 1);
+        assert_eq!(Arc::strong_count(&held_by_body), 1);
         assert!(body.frame().await.unwrap().is_err());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_waits_for_the_server_may_wait() {
-        let (mut body, place) = held(None);
+        let (mut body, held_by_body) = held(None);
         let asked = tokio::time::timeout(TIMEOUT * 5, body.frame()).await;
         assert!(asked.is_err(), "nothing comes");
-        assert_eq!(Arc::strong_count(&place), 2);
+        assert_eq!(Arc::strong_count(&held_by_body), 2);
         drop(body);
         sleep(TIMEOUT).await;
-        assert_eq!(Arc::strong_count(&place), 1);
+        assert_eq!(Arc::strong_count(&held_by_body), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_taken_is_whole() {
-        let (body, place) = held(Some("bytes"));
+        let (body, held_by_body) = held(Some("bytes"));
         assert_eq!(body.collect().await.unwrap().to_bytes(), "bytes");
-        assert_eq!(Arc::strong_count(&place), 1);
+        assert_eq!(Arc::strong_count(&held_by_body), 1);
     }
 }

@@ -88,7 +88,7 @@ async fn a_client_that_expects_100_continue_gets_it() {
 }
 
 #[tokio::test]
-async fn http2_is_spoken_to_a_client_that_begins_with_it() {
+async fn http2_is_used_with_a_client_that_begins_with_it() {
     let server = Server::start(ListenSettings::default()).await;
     let mut client = http2_client(server.connect().await.stream).await;
     for _ in 0..3 {

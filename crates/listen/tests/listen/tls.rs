@@ -94,7 +94,7 @@ async fn http2_is_chosen_in_the_handshake() {
 }
 
 #[tokio::test]
-async fn http1_is_spoken_to_a_client_that_asks_for_it_or_for_nothing() {
+async fn http1_is_used_with_a_client_that_asks_for_it_or_for_nothing() {
     let (files, trusted) = Files::new();
     let server = start(files.load()).await;
     for protocols in [&[&b"http/1.1"[..]][..], &[]] {

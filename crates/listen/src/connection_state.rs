@@ -1,5 +1,4 @@
-//! The activity of a connection: recorded by its socket and its service, and read by the task that applies its
-//! timeouts.
+//! The state of a connection: recorded by its socket and its service, and read by the task that applies its timeouts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +12,7 @@ use crate::stall::ConnectionPhase;
 /// They are read by the connection's own task only to detect long waits: their order does not matter, and all
 /// accesses are relaxed.
 #[derive(Debug)]
-pub(crate) struct Activity {
+pub(crate) struct ConnectionState {
     /// Whether heads can be timed, because they arrive one at a time: HTTP/1.
     has_heads: bool,
     requests: AtomicU64,
@@ -25,7 +24,7 @@ pub(crate) struct Activity {
     let_go: Notify,
 }
 
-impl Activity {
+impl ConnectionState {
     pub(crate) fn new(has_heads: bool) -> Self {
         Self {
             has_heads,
@@ -90,17 +89,17 @@ impl Activity {
 
 /// A request in progress, until the body of its answer is read or dropped.
 #[derive(Debug)]
-pub(crate) struct RequestGuard(Arc<Activity>);
+pub(crate) struct RequestGuard(Arc<ConnectionState>);
 
 impl RequestGuard {
-    pub(crate) fn begin(activity: &Arc<Activity>) -> Self {
-        activity.requests.fetch_add(1, Ordering::Relaxed);
-        activity.in_flight.fetch_add(1, Ordering::Relaxed);
-        activity.has_read.store(false, Ordering::Relaxed);
-        Self(Arc::clone(activity))
+    pub(crate) fn begin(state: &Arc<ConnectionState>) -> Self {
+        state.requests.fetch_add(1, Ordering::Relaxed);
+        state.in_flight.fetch_add(1, Ordering::Relaxed);
+        state.has_read.store(false, Ordering::Relaxed);
+        Self(Arc::clone(state))
     }
 
-    pub(crate) fn activity(&self) -> &Activity {
+    pub(crate) fn state(&self) -> &ConnectionState {
         &self.0
     }
 }
@@ -117,32 +116,29 @@ mod tests {
 
     #[test]
     fn an_http1_connection_goes_from_head_to_answer_to_idle() {
-        let activity = Arc::new(Activity::new(true));
-        assert_eq!(activity.phase(), ConnectionPhase::Fresh);
-        activity.note_read();
-        assert_eq!(activity.phase(), ConnectionPhase::Head(0));
-        let first = RequestGuard::begin(&activity);
-        activity.note_read();
-        assert_eq!(activity.phase(), ConnectionPhase::Busy(1));
+        let state = Arc::new(ConnectionState::new(true));
+        assert_eq!(state.phase(), ConnectionPhase::Fresh);
+        state.note_read();
+        assert_eq!(state.phase(), ConnectionPhase::Head(0));
+        let first = RequestGuard::begin(&state);
+        state.note_read();
+        assert_eq!(state.phase(), ConnectionPhase::Busy(1));
         drop(first);
-        assert_eq!(activity.phase(), ConnectionPhase::Idle(1));
-        activity.note_read();
-        assert_eq!(activity.phase(), ConnectionPhase::Head(1));
+        assert_eq!(state.phase(), ConnectionPhase::Idle(1));
+        state.note_read();
+        assert_eq!(state.phase(), ConnectionPhase::Head(1));
     }
 
     #[test]
     fn an_http2_connection_is_idle_whatever_it_reads() {
-        let activity = Arc::new(Activity::new(false));
-        assert_eq!(activity.phase(), ConnectionPhase::Fresh);
-        activity.note_read();
-        assert_eq!(activity.phase(), ConnectionPhase::Idle(0));
-        let (first, second) = (
-            RequestGuard::begin(&activity),
-            RequestGuard::begin(&activity),
-        );
+        let state = Arc::new(ConnectionState::new(false));
+        assert_eq!(state.phase(), ConnectionPhase::Fresh);
+        state.note_read();
+        assert_eq!(state.phase(), ConnectionPhase::Idle(0));
+        let (first, second) = (RequestGuard::begin(&state), RequestGuard::begin(&state));
         drop(first);
-        assert_eq!(activity.phase(), ConnectionPhase::Busy(2));
+        assert_eq!(state.phase(), ConnectionPhase::Busy(2));
         drop(second);
-        assert_eq!(activity.phase(), ConnectionPhase::Idle(2));
+        assert_eq!(state.phase(), ConnectionPhase::Idle(2));
     }
 }
