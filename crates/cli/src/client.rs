@@ -217,11 +217,11 @@ fn read(mut answer: Response<Body>, call: Call) -> anyhow::Result<Reply> {
     };
     let etag = header(header::ETAG);
     if status.is_redirection() {
-        let place = header(header::LOCATION).unwrap_or_else(|| "another place".to_owned());
+        let target = header(header::LOCATION).unwrap_or_else(|| "another place".to_owned());
         bail!(
             "{} redirects to {}; give the server's own address (--server URL)",
             call.server,
-            crate::output::plain(&place)
+            crate::output::plain(&target)
         );
     }
     let text = answer

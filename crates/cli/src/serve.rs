@@ -88,7 +88,7 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
 fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     #[expect(
         clippy::disallowed_methods,
-        reason = "this is the one place where the environment is read"
+        reason = "the environment is read only here"
     )]
     let environment = |name: &str| {
         // A value that is not UTF-8 is kept: an unreadable token must not leave the server open.

@@ -129,7 +129,7 @@ impl OutgoingRequest<'_> {
             });
         }
         // A server that sent any bytes may have acted on the request.
-        if self.is_repeatable() && !connection.has_heard() {
+        if self.is_repeatable() && !connection.has_received() {
             return Err(Tried::Again(failure));
         }
         Err(Tried::Failed(failure))
@@ -231,7 +231,7 @@ impl OutgoingRequest<'_> {
             Ok(Ok(connected)) => {
                 upstream.health.succeeded();
                 if let Connected::Http2(sender) = &connected {
-                    worker.pool.keep_http2(upstream.place, sender.clone());
+                    worker.pool.keep_http2(upstream.index, sender.clone());
                 }
                 return Ok(connected);
             }

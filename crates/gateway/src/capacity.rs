@@ -50,7 +50,7 @@ impl Shortage {
         Some(Self::System(what))
     }
 
-    fn place(self) -> usize {
+    fn index(self) -> usize {
         match self {
             Self::Client => 0,
             Self::All => 1,
@@ -144,7 +144,7 @@ impl Capacity {
 
     /// Counts a request that got no connection, and logs it from time to time.
     pub(crate) fn refuse(&self, shortage: Shortage) {
-        self.refused[shortage.place()].fetch_add(1, Ordering::Relaxed);
+        self.refused[shortage.index()].fetch_add(1, Ordering::Relaxed);
         {
             let mut logged = self.logged.lock();
             if logged.is_some_and(|at| at.elapsed() < LOG_EVERY) {
@@ -171,7 +171,7 @@ impl Capacity {
 
     /// The number of requests that got no connection, in the order of [`Shortage::NAMES`].
     pub(crate) fn refused(&self) -> [u64; 3] {
-        [0, 1, 2].map(|place: usize| self.refused[place].load(Ordering::Relaxed))
+        [0, 1, 2].map(|index: usize| self.refused[index].load(Ordering::Relaxed))
     }
 }
 

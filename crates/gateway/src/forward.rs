@@ -163,7 +163,7 @@ impl OutgoingRequest<'_> {
                     retries -= 1;
                     last = failure;
                     must_be_new = true;
-                    tried.push(upstream.place);
+                    tried.push(upstream.index);
                 }
             }
             upstream.count_retry();

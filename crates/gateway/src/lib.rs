@@ -189,7 +189,7 @@ pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, serving: Servin
         drain: drain.clone(),
         timeout: settings.drain_timeout.mul_f64(0.9),
     };
-    let places = threads.runtimes().map(|runtime| {
+    let workers = threads.runtimes().map(|runtime| {
         let worker = Arc::new(Worker {
             gateway: Arc::clone(&gateway),
             pool: Arc::new(Pool::new(gateway.upstreams.len())),
@@ -219,13 +219,13 @@ pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, serving: Servin
         half_close: false,
         ..settings
     };
-    let places = RoundRobin::new(places.collect());
+    let workers = RoundRobin::new(workers.collect());
     let drain_timeout = settings.drain_timeout;
     let begun = async {
         guard.drain.begun().await;
         now()
     };
-    let serving = serve_on(listener, settings, drain, move || places.take());
+    let serving = serve_on(listener, settings, drain, move || workers.take());
     let (begun, ()) = tokio::join!(begun, serving);
     let left = drain_timeout.saturating_sub(begun.elapsed());
     if timeout(left, gateway.background.ended()).await.is_err() {

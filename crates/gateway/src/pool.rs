@@ -40,7 +40,7 @@ impl Pool {
 
     /// Takes an idle connection that is still usable.
     pub(crate) fn take_http1(&self, upstream: &Upstream) -> Option<Box<Http1>> {
-        let idle = self.idle.get(upstream.place)?;
+        let idle = self.idle.get(upstream.index)?;
         loop {
             let (mut connection, _) = idle.lock().http1.pop()?;
             if connection.is_free() {
@@ -50,8 +50,8 @@ impl Pool {
     }
 
     /// Keeps a connection, if it can take another request.
-    pub(crate) fn keep_http1(&self, place: usize, mut connection: Box<Http1>) {
-        let Some(idle) = self.idle.get(place) else {
+    pub(crate) fn keep_http1(&self, index: usize, mut connection: Box<Http1>) {
+        let Some(idle) = self.idle.get(index) else {
             return;
         };
         if connection.can_be_kept() {
@@ -64,13 +64,13 @@ impl Pool {
     }
 
     pub(crate) fn http2(&self, upstream: &Upstream) -> Option<http2::SendRequest<RequestBody>> {
-        let mut idle = self.idle.get(upstream.place)?.lock();
+        let mut idle = self.idle.get(upstream.index)?.lock();
         idle.http2.take_if(|sender| sender.is_closed());
         idle.http2.clone()
     }
 
-    pub(crate) fn keep_http2(&self, place: usize, sender: http2::SendRequest<RequestBody>) {
-        if let Some(idle) = self.idle.get(place) {
+    pub(crate) fn keep_http2(&self, index: usize, sender: http2::SendRequest<RequestBody>) {
+        if let Some(idle) = self.idle.get(index) {
             idle.lock().http2 = Some(sender);
         }
     }

@@ -38,7 +38,7 @@ impl ForwardResult {
         Self::Answered(u8::try_from(status.as_u16() / 100).map_or(5, |class| class.clamp(1, 5)))
     }
 
-    fn place(self) -> usize {
+    fn index(self) -> usize {
         match self {
             Self::Answered(class) => usize::from(class.clamp(1, 5)) - 1,
             Self::Failed => 5,
@@ -47,7 +47,7 @@ impl ForwardResult {
 
     /// The name in metrics.
     pub(crate) fn name(self) -> &'static str {
-        ["1xx", "2xx", "3xx", "4xx", "5xx", "failed"][self.place()]
+        ["1xx", "2xx", "3xx", "4xx", "5xx", "failed"][self.index()]
     }
 }
 
@@ -55,7 +55,7 @@ impl ForwardResult {
 pub(crate) struct Upstream {
     pub(crate) url: UpstreamUrl,
     /// Its index among all servers, and in every pool.
-    pub(crate) place: usize,
+    pub(crate) index: usize,
     pub(crate) host: Option<HeaderValue>,
     pub(crate) health: UpstreamHealth,
     in_flight: AtomicUsize,
@@ -65,12 +65,12 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    pub(crate) fn new(url: UpstreamUrl, place: usize) -> Self {
+    pub(crate) fn new(url: UpstreamUrl, index: usize) -> Self {
         Self {
             host: HeaderValue::from_str(url.authority.as_str()).ok(),
             health: UpstreamHealth::new(url.to_string()),
             url,
-            place,
+            index,
             in_flight: AtomicUsize::new(0),
             outcomes: Default::default(),
             retries: AtomicU64::new(0),
@@ -79,7 +79,7 @@ impl Upstream {
     }
 
     pub(crate) fn count(&self, outcome: ForwardResult) {
-        self.outcomes[outcome.place()].fetch_add(1, Ordering::Relaxed);
+        self.outcomes[outcome.index()].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn answered_after(&self, took: Duration) {
@@ -91,7 +91,7 @@ impl Upstream {
     }
 
     pub(crate) fn outcomes(&self, outcome: ForwardResult) -> u64 {
-        self.outcomes[outcome.place()].load(Ordering::Relaxed)
+        self.outcomes[outcome.index()].load(Ordering::Relaxed)
     }
 
     pub(crate) fn retries(&self) -> u64 {
@@ -138,7 +138,7 @@ pub(crate) fn pick<'u>(
     let (before, after) = upstreams.split_at(start % upstreams.len().max(1));
     let in_turn = || {
         let all = after.iter().chain(before);
-        all.filter(|upstream| !tried.contains(&upstream.place))
+        all.filter(|upstream| !tried.contains(&upstream.index))
     };
     let is_up = |upstream: &&Arc<Upstream>| upstream.health.standing() == Standing::Up;
     let free = in_turn()
@@ -152,30 +152,30 @@ mod tests {
     use super::*;
     use crate::upstream_url::UpstreamScheme;
 
-    fn upstream(place: usize) -> Arc<Upstream> {
-        let port = 1 + u16::try_from(place).unwrap();
+    fn upstream(index: usize) -> Arc<Upstream> {
+        let port = 1 + u16::try_from(index).unwrap();
         let url = UpstreamUrl {
             scheme: UpstreamScheme::Http,
             authority: format!("h:{port}").parse().unwrap(),
             host: "h".to_owned(),
             port,
         };
-        Arc::new(Upstream::new(url, place))
+        Arc::new(Upstream::new(url, index))
     }
 
     #[test]
     fn servers_take_turns_and_the_one_with_the_least_to_do_goes_first() {
         let (all, turn) = ([upstream(0), upstream(1), upstream(2)], AtomicUsize::new(0));
-        let place = |tried: &[usize]| pick(&all, tried, &turn).map(|upstream| upstream.place);
-        let places: Vec<_> = (0..6).map(|_| place(&[]).unwrap()).collect();
-        assert_eq!(places, [0, 1, 2, 0, 1, 2]);
+        let picked = |tried: &[usize]| pick(&all, tried, &turn).map(|upstream| upstream.index);
+        let indices: Vec<_> = (0..6).map(|_| picked(&[]).unwrap()).collect();
+        assert_eq!(indices, [0, 1, 2, 0, 1, 2]);
         all[0].begin();
         all[2].begin();
-        assert_eq!((place(&[]), place(&[])), (Some(1), Some(1)));
-        assert_ne!(place(&[1]), Some(1));
-        assert_eq!(place(&[0, 1, 2]), None);
+        assert_eq!((picked(&[]), picked(&[])), (Some(1), Some(1)));
+        assert_ne!(picked(&[1]), Some(1));
+        assert_eq!(picked(&[0, 1, 2]), None);
         all[1].health.failed();
-        assert!((0..4).all(|_| place(&[]) != Some(1)));
+        assert!((0..4).all(|_| picked(&[]) != Some(1)));
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(crate) struct Worker {
 pub(crate) struct InFlight {
     worker: Arc<Worker>,
     /// The index of the server.
-    place: usize,
+    index: usize,
     /// The client that the connection counts for.
     client: Option<ClientCounter>,
 }
@@ -33,7 +33,7 @@ impl InFlight {
         upstream.begin();
         Self {
             worker: Arc::clone(worker),
-            place: upstream.place,
+            index: upstream.index,
             client: None,
         }
     }
@@ -61,14 +61,14 @@ impl InFlight {
 
     /// Returns the connection to the pool, if the answer has ended.
     pub(crate) fn keep(&self, connection: Box<Http1>) {
-        self.worker.pool.keep_http1(self.place, connection);
+        self.worker.pool.keep_http1(self.index, connection);
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.give_connection_back();
-        if let Some(upstream) = self.worker.gateway.upstreams().get(self.place) {
+        if let Some(upstream) = self.worker.gateway.upstreams().get(self.index) {
             upstream.end();
         }
     }

@@ -61,13 +61,13 @@ fn name_of(host: &str) -> Option<(&str, bool)> {
     // A label is not empty, so that no dot follows another, and none is at the beginning.
     let (mut is_in_label, mut has_upper_case) = (false, false);
     let mut end = host.len();
-    for (place, byte) in host.bytes().enumerate() {
+    for (index, byte) in host.bytes().enumerate() {
         match byte {
             b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => is_in_label = true,
             b'A'..=b'Z' => (is_in_label, has_upper_case) = (true, true),
             b'.' if is_in_label => is_in_label = false,
-            b':' if is_port(&host[place + 1..]) => {
-                end = place;
+            b':' if is_port(&host[index + 1..]) => {
+                end = index;
                 break;
             }
             _ => return None,

@@ -282,12 +282,12 @@ pub(crate) fn headers(
     decision: &Decision,
     settings: HeaderSettings,
 ) -> impl Iterator<Item = (HeaderName, HeaderValue)> + use<> {
-    let (text, places) = decision.headers(&settings).into_text();
+    let (text, ranges) = decision.headers(&settings).into_text();
     // Shared by all of them.
     let text = Bytes::from(text);
-    places.filter_map(move |(name, place)| {
+    ranges.filter_map(move |(name, range)| {
         // Every value is printable ASCII, so none is lost here.
-        let value = HeaderValue::from_maybe_shared(text.slice(place)).ok()?;
+        let value = HeaderValue::from_maybe_shared(text.slice(range)).ok()?;
         Some((header_name(name), value))
     })
 }

@@ -155,10 +155,10 @@ impl<'m> FieldReader<'m> {
     #[inline]
     fn varint(&mut self) -> Option<u64> {
         let mut value = 0;
-        for place in 0..4 {
+        for index in 0..4 {
             let (&byte, rest) = self.rest.split_first()?;
             self.rest = rest;
-            value |= u64::from(byte & 0x7f) << (7 * place);
+            value |= u64::from(byte & 0x7f) << (7 * index);
             if byte & 0x80 == 0 {
                 return Some(value);
             }
@@ -231,11 +231,11 @@ mod tests {
             let mut bytes = message.encode_to_vec();
             prop_assert_eq!(compare(&bytes)?, is_usual);
             // Cut or damaged, it may only be read as prost reads it.
-            for (place, byte) in changes {
+            for (index, byte) in changes {
                 if !bytes.is_empty() {
-                    let place = place.index(bytes.len());
-                    compare(&bytes[..place])?;
-                    bytes[place] = byte;
+                    let index = index.index(bytes.len());
+                    compare(&bytes[..index])?;
+                    bytes[index] = byte;
                     compare(&bytes)?;
                 }
             }

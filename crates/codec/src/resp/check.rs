@@ -23,17 +23,17 @@ pub fn read(command: RespCommand<'_>) -> Result<Attributes<'static>, CodecError>
         end -= 2;
     }
     let mut attributes = Attributes::new().with_cost(cost);
-    for place in (1..end).step_by(2) {
-        let value = command.get(place + 1).to_vec();
+    for index in (1..end).step_by(2) {
+        let value = command.get(index + 1).to_vec();
         attributes
-            .insert(text(command, place)?, value)
+            .insert(text(command, index)?, value)
             .map_err(|error| CodecError::invalid(error.to_string()))?;
     }
     Ok(attributes)
 }
 
-fn text(command: RespCommand<'_>, place: usize) -> Result<String, CodecError> {
-    let bytes = command.get(place);
+fn text(command: RespCommand<'_>, index: usize) -> Result<String, CodecError> {
+    let bytes = command.get(index);
     String::from_utf8(bytes.to_vec()).map_err(|_| {
         let given = super::quoted(bytes);
         CodecError::invalid(format!(

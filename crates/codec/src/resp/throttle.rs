@@ -146,15 +146,15 @@ fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 #[inline]
-fn integer(command: RespCommand<'_>, place: usize) -> Result<i64, CodecError> {
-    let given = command.get(place);
-    parse(given).ok_or_else(|| no_integer(given, place))
+fn integer(command: RespCommand<'_>, index: usize) -> Result<i64, CodecError> {
+    let given = command.get(index);
+    parse(given).ok_or_else(|| no_integer(given, index))
 }
 
 #[cold]
-fn no_integer(given: &[u8], place: usize) -> CodecError {
+fn no_integer(given: &[u8], index: usize) -> CodecError {
     let given = super::quoted(given);
-    let name = NAMES.get(place.saturating_sub(2)).unwrap_or(&"argument");
+    let name = NAMES.get(index.saturating_sub(2)).unwrap_or(&"argument");
     CodecError::invalid(format!("{name} must be a whole number, not `{given}`"))
 }
 

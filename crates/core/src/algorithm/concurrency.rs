@@ -85,7 +85,7 @@ impl Concurrency {
         verdict.outcome(self.holders, held.saturating_add(taken), reset_at, at)
     }
 
-    /// Takes a permit that was allowed. `on_end` hears of each permit that is found to have ended.
+    /// Takes a permit that was allowed. Calls `on_end` with each permit that has ended.
     pub fn charge(
         &self,
         permits: &mut HeldPermits,

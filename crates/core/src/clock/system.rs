@@ -122,7 +122,7 @@ struct Truth {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the one place that reads the system's clocks"
+    reason = "only this module reads the system's clocks"
 )]
 impl Truth {
     /// The time in nanoseconds, and how fast it goes.

@@ -160,12 +160,12 @@ impl Headers {
     /// The text of all values, and for each name the range of its value in that text.
     pub fn into_text(self) -> (String, impl Iterator<Item = (&'static str, Range<usize>)>) {
         let mut start = 0;
-        let places = self.ends.into_iter().map(move |(name, end)| {
-            let place = start..end;
+        let ranges = self.ends.into_iter().map(move |(name, end)| {
+            let range = start..end;
             start = end;
-            (name, place)
+            (name, range)
         });
-        (self.text, places)
+        (self.text, ranges)
     }
 }
 

@@ -219,7 +219,7 @@ mod tests {
 
     use super::*;
 
-    /// What a body says that comes in pieces of so many bytes, and what is left behind it.
+    /// The content of a body that arrives in pieces of this many bytes, and the bytes after it.
     fn read(mut download: Download, text: &[u8], piece: usize) -> Result<(String, String), Broken> {
         let (mut bytes, mut said) = (BytesMut::new(), String::new());
         let mut pieces = text.chunks(piece);

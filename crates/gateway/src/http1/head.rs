@@ -110,7 +110,7 @@ pub(super) fn read(bytes: &mut BytesMut) -> Result<Option<response::Parts>, Brok
     };
     // Positions, because the values take slices of the bytes.
     let start = bytes.as_ptr().addr();
-    let mut places: SmallVec<[(HeaderName, usize, usize); 16]> = SmallVec::new();
+    let mut ranges: SmallVec<[(HeaderName, usize, usize); 16]> = SmallVec::new();
     for header in &*found.headers {
         // `keep-alive` is the default of HTTP/1.1, and would be removed later.
         if version == Version::HTTP_11
@@ -122,11 +122,11 @@ pub(super) fn read(bytes: &mut BytesMut) -> Result<Option<response::Parts>, Brok
         let name = HeaderName::from_bytes(header.name.as_bytes())
             .map_err(|_| Broken::Malformed("invalid header name"))?;
         let at = header.value.as_ptr().addr() - start;
-        places.push((name, at, at + header.value.len()));
+        ranges.push((name, at, at + header.value.len()));
     }
     let text = bytes.split_to(length).freeze();
-    let mut headers = HeaderMap::with_capacity(places.len() + MOST_OWN_HEADERS);
-    for (name, from, to) in places {
+    let mut headers = HeaderMap::with_capacity(ranges.len() + MOST_OWN_HEADERS);
+    for (name, from, to) in ranges {
         let value = HeaderValue::from_maybe_shared(text.slice(from..to))
             .map_err(|_| Broken::Malformed("invalid header value"))?;
         headers.append(name, value);

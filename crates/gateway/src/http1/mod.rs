@@ -82,7 +82,7 @@ pub(super) struct Http1 {
     answer: Option<response::Parts>,
     download: Download,
     /// Whether the server has sent any bytes for this request.
-    has_heard: bool,
+    has_received: bool,
     /// How many heads it has sent, interim ones included.
     heads: u32,
     /// Whether the server keeps the connection for another request.
@@ -106,7 +106,7 @@ impl Http1 {
             method: Method::GET,
             answer: None,
             download: Download::Ended,
-            has_heard: false,
+            has_received: false,
             heads: 0,
             is_kept: true,
             deadline: Deadline::default(),
@@ -139,7 +139,7 @@ impl Http1 {
         self.upload = framing.map(|framing| Upload::new(body, framing, &head.headers));
         self.method.clone_from(&head.method);
         self.answer = None;
-        self.has_heard = false;
+        self.has_received = false;
         self.heads = 0;
         self.is_kept = false;
     }
@@ -163,7 +163,7 @@ impl Http1 {
             }
             match self.poll_read(cx) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(self.gone(Broken::Closed))),
-                Poll::Ready(Ok(_)) => self.has_heard = true,
+                Poll::Ready(Ok(_)) => self.has_received = true,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(self.gone(error.into()))),
                 // The body arrives later.
                 Poll::Pending
@@ -227,8 +227,8 @@ impl Http1 {
     }
 
     /// Whether the server has sent any bytes for the request.
-    pub(super) fn has_heard(&self) -> bool {
-        self.has_heard
+    pub(super) fn has_received(&self) -> bool {
+        self.has_received
     }
 
     /// The body of a request of which nothing was sent.

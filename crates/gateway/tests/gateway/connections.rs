@@ -168,7 +168,7 @@ async fn the_rest_of_a_request_is_sent_when_the_answer_has_begun() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_before_it_has_heard_all_is_believed() {
+async fn a_server_that_answers_before_it_has_read_all_is_believed() {
     let mut upstream = Upstream::start().await;
     let gateway = Gateway::before(upstream.address);
     let (mut client, mut server, _) = gateway

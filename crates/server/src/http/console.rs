@@ -81,8 +81,8 @@ pub(super) fn redirect_browser(call: &ApiCall) -> Result<ApiReply, HttpProblem> 
 fn to_the_page(status: StatusCode) -> ApiReply {
     let mut reply = Response::new(Full::default());
     *reply.status_mut() = status;
-    let place = HeaderValue::from_static("/console/");
-    reply.headers_mut().insert(LOCATION, place);
+    let target = HeaderValue::from_static("/console/");
+    reply.headers_mut().insert(LOCATION, target);
     reply
 }
 

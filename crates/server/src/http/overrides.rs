@@ -205,13 +205,13 @@ pub(super) async fn put(call: ApiCall) -> Result<ApiReply, HttpProblem> {
         written: new.key,
         read: Some(one.grant.key.clone()),
     };
-    let place = format!(
+    let location = format!(
         "/v1/rules/{id}/overrides/{}",
         utf8_percent_encode(&key, NON_ALPHANUMERIC)
     );
     let new = Box::new(one);
     change(admin, &caller.name, now, OverrideChange::Put { new, named }).await?;
-    Ok(with_header(reply, LOCATION, &place))
+    Ok(with_header(reply, LOCATION, &location))
 }
 
 /// The key and the grant of a new override, if its rule can have it.

@@ -19,7 +19,7 @@ pub(super) fn parameters<const N: usize>(
     for pair in pairs.filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (name, value) = (decoded(name)?, decoded(value)?);
-        let Some(place) = names.iter().position(|known| *known == name) else {
+        let Some(index) = names.iter().position(|known| *known == name) else {
             let name: String = escaped(&name).chars().take(SHOWN).collect();
             let known = match names.len() {
                 0 => "this call has none".to_owned(),
@@ -28,7 +28,7 @@ pub(super) fn parameters<const N: usize>(
             let detail = format!("unknown parameter `{name}`; {known}");
             return Err(HttpProblem::bad_request(detail));
         };
-        if values[place].replace(value).is_some() {
+        if values[index].replace(value).is_some() {
             let detail = format!("parameter `{name}` is given twice; give it once");
             return Err(HttpProblem::bad_request(detail));
         }

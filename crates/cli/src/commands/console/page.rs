@@ -37,13 +37,13 @@ fn variable(name: &str) -> Option<std::ffi::OsString> {
 /// Opens the address, and does not wait for the browser: some programs run for as long as it does. Returns whether
 /// the program was started.
 pub(super) fn open(program: &str, url: &str, data_dir: &Path) -> bool {
-    let places = [
+    let parents = [
         variable("XDG_RUNTIME_DIR").map(PathBuf::from),
         Some(data_dir.to_path_buf()),
         Some(std::env::temp_dir()),
     ];
-    let mut places = places.into_iter().flatten();
-    let Some(folder) = places.find_map(|place| write(&place, url).ok()) else {
+    let mut parents = parents.into_iter().flatten();
+    let Some(folder) = parents.find_map(|parent| write(&parent, url).ok()) else {
         return false;
     };
     let mut remover = Command::new("sh");
@@ -67,10 +67,10 @@ fn start(command: &mut Command) -> bool {
 }
 
 /// Writes the page into a new folder below `parent`, both for this user alone. Returns the folder.
-fn write(place: &Path, url: &str) -> io::Result<PathBuf> {
+fn write(parent: &Path, url: &str) -> io::Result<PathBuf> {
     // The browser would resolve a relative path differently.
-    let place = place.canonicalize()?;
-    let found = fs::metadata(&place)?;
+    let parent = parent.canonicalize()?;
+    let found = fs::metadata(&parent)?;
     let user = rustix::process::geteuid().as_raw();
     // In a folder that others may write, only a sticky one keeps them from moving ours away.
     let is_private = found.mode() & 0o022 == 0 || found.mode() & 0o1000 != 0;
@@ -81,7 +81,7 @@ fn write(place: &Path, url: &str) -> io::Result<PathBuf> {
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
         let name = format!("tidegate-console-{:016x}", u64::from_ne_bytes(random));
-        let folder = place.join(name);
+        let folder = parent.join(name);
         match DirBuilder::new().mode(0o700).create(&folder) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             created => created?,
@@ -115,10 +115,10 @@ mod tests {
 
     #[test]
     fn the_page_is_for_its_user_alone() {
-        let place = tempfile::tempdir().unwrap();
+        let parent = tempfile::tempdir().unwrap();
         let url = "http://127.0.0.1:8080/console/#code=abc";
-        let folder = write(place.path(), url).unwrap();
-        assert_ne!(write(place.path(), url).unwrap(), folder);
+        let folder = write(parent.path(), url).unwrap();
+        assert_ne!(write(parent.path(), url).unwrap(), folder);
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
         let file = folder.join("console.html");
         assert_eq!((mode(&folder), mode(&file)), (0o700, 0o600));
@@ -136,17 +136,17 @@ mod tests {
 
     #[test]
     fn a_folder_that_others_may_change_is_not_used() {
-        let place = tempfile::tempdir().unwrap();
+        let parent = tempfile::tempdir().unwrap();
         for (mode, is_used) in [
             (0o777, false),
             (0o770, false),
             (0o1777, true),
             (0o755, true),
         ] {
-            fs::set_permissions(place.path(), fs::Permissions::from_mode(mode)).unwrap();
-            let written = write(place.path(), "http://h/");
+            fs::set_permissions(parent.path(), fs::Permissions::from_mode(mode)).unwrap();
+            let written = write(parent.path(), "http://h/");
             assert_eq!(written.is_ok(), is_used, "{mode:o}");
         }
-        assert!(write(&place.path().join("absent"), "http://h/").is_err());
+        assert!(write(&parent.path().join("absent"), "http://h/").is_err());
     }
 }

@@ -20,18 +20,18 @@ pub(super) fn run(args: &HistoryArgs, client: &ApiClient, json: bool) -> anyhow:
     let rows = reply.list("history")?.to_vec();
     if json {
         if args.diff {
-            for (place, row) in rows.iter().enumerate() {
-                let diff = diff_of(client, row, &rows[place + 1..])?;
-                reply.body["history"][place]["diff"] = diff.unwrap_or_default();
+            for (index, row) in rows.iter().enumerate() {
+                let diff = diff_of(client, row, &rows[index + 1..])?;
+                reply.body["history"][index]["diff"] = diff.unwrap_or_default();
             }
         }
         output::print_json(&reply.body)?;
     } else if rows.is_empty() {
         output::note("the rules have never been changed\n")?;
     } else if args.diff {
-        for (place, row) in rows.iter().enumerate() {
-            let diff = diff_of(client, row, &rows[place + 1..])?;
-            let space = if place > 0 { "\n" } else { "" };
+        for (index, row) in rows.iter().enumerate() {
+            let diff = diff_of(client, row, &rows[index + 1..])?;
+            let space = if index > 0 { "\n" } else { "" };
             output::print(&format!("{space}{}", with_diff(row, diff.as_ref())))?;
         }
     } else {

@@ -119,7 +119,7 @@ fn draw_head(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
 fn draw_total(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
     let activity = &state.fetched.activity;
     let outcomes = match (state.page, state.selected()) {
-        (TopPage::Keys, Some(place)) => &state.rules()[place].outcomes,
+        (TopPage::Keys, Some(index)) => &state.rules()[index].outcomes,
         _ => &activity.total,
     };
     let width = usize::from(area.width.saturating_sub(24));
@@ -180,8 +180,8 @@ fn draw_rules(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
         .header(Row::new(header).style(Style::new().add_modifier(Modifier::BOLD)))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
         .block(titled(&title));
-    let mut place = TableState::new().with_selected(state.selected());
-    frame.render_stateful_widget(table, area, &mut place);
+    let mut selection = TableState::new().with_selected(state.selected());
+    frame.render_stateful_widget(table, area, &mut selection);
 }
 
 /// The top keys of the selected rule, with their bounds.
@@ -189,7 +189,7 @@ fn draw_keys(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
     let fetched = &state.fetched;
     let selected = state
         .selected()
-        .map(|place| state.rules()[place].rule.clone());
+        .map(|index| state.rules()[index].rule.clone());
     let Some(rule) = selected.or_else(|| fetched.rule.clone()) else {
         frame.render_widget(titled("no rules"), area);
         return;

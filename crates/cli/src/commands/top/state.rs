@@ -58,8 +58,8 @@ impl TopState {
     pub(super) fn selected(&self) -> Option<usize> {
         let rules = self.rules();
         let wanted = self.wanted.rule.as_ref();
-        let place = wanted.and_then(|id| rules.iter().position(|rule| rule.rule == *id));
-        place.or_else(|| (!rules.is_empty()).then_some(0))
+        let index = wanted.and_then(|id| rules.iter().position(|rule| rule.rule == *id));
+        index.or_else(|| (!rules.is_empty()).then_some(0))
     }
 
     /// Takes news of the server. Returns whether the screen is to end.
