@@ -1,6 +1,5 @@
--- Concurrency: so many permits at a time, each of which ends by itself if it is neither
--- released nor renewed.
--- Mirror of crates/core/src/algorithm/concurrency.rs: same names, same order.
+-- Concurrency: a maximum number of permits, each of which ends by itself if it is neither released
+-- nor renewed. Mirror of crates/core/src/algorithm/concurrency.rs: same names, same order.
 --
 -- limit: holders, lease_ttl
 -- leases: a view of the leases, in the order in which they end:

@@ -35,7 +35,7 @@ struct HintShard {
 
 #[derive(Debug, Clone, Copy)]
 struct Hint {
-    heard_at: Instant,
+    times: Instant,
     outcome: Outcome,
     /// Whether usage flows back continuously, and not at the end of a window.
     flows: bool,
@@ -56,7 +56,7 @@ struct Denial {
 
 /// When Redis was asked, and for how long its denial holds.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct HeardAt {
+pub(crate) struct AnswerTimes {
     pub(crate) sent_at: Instant,
     /// From when on the wait of a denial counts: the question was sent then, or the answer came.
     pub(crate) counts_from: Instant,
@@ -96,19 +96,19 @@ impl Hints {
     }
 
     /// Remembers the outcome of a charge of `cost`.
-    pub(crate) fn heard(
+    pub(crate) fn remember(
         &self,
         name: StateName,
         limit: &Limit,
         cost: u64,
         outcome: &Outcome,
-        heard_at: HeardAt,
+        times: AnswerTimes,
     ) {
-        let HeardAt {
+        let AnswerTimes {
             sent_at,
             counts_from,
             longest,
-        } = heard_at;
+        } = times;
         let hold = match outcome.retry {
             Retry::After(wait) => Duration::from(wait).min(longest),
             Retry::Never => longest,
@@ -123,7 +123,7 @@ impl Hints {
                 outcome: *outcome,
             });
         let hint = Hint {
-            heard_at: sent_at,
+            times: sent_at,
             outcome: *outcome,
             flows: matches!(limit.form(), Form::Bucket(_)),
             denial,
@@ -136,7 +136,7 @@ impl Hints {
         let mut part = self.part(name).lock();
         let known = part.young.get(&name).or_else(|| part.old.get(&name));
         if let Some(forgotten_at) = known.and_then(|known| known.forgotten_at) {
-            if hint.forgotten_at.is_none() && hint.heard_at <= forgotten_at {
+            if hint.forgotten_at.is_none() && hint.times <= forgotten_at {
                 // The call was sent before the state was forgotten.
                 return;
             }
@@ -156,8 +156,8 @@ impl Hints {
 
     /// The last outcome, if it is no older than `age`.
     pub(crate) fn recent(&self, name: StateName, age: Duration) -> Option<Outcome> {
-        let (outcome, heard_at) = self.with(name, |hint| (hint.outcome, hint.heard_at))?;
-        (heard_at.elapsed() <= age).then_some(outcome)
+        let (outcome, times) = self.with(name, |hint| (hint.outcome, hint.times))?;
+        (times.elapsed() <= age).then_some(outcome)
     }
 
     /// Usage by the last outcome, decayed to now. Consumed by the call.
@@ -169,7 +169,7 @@ impl Hints {
         drop(part);
         let used = hint.outcome.limit.saturating_sub(hint.outcome.remaining);
         let whole = hint.outcome.reset_at.since(hint.outcome.at).get();
-        let passed = Micros::from(hint.heard_at.elapsed()).get();
+        let passed = Micros::from(hint.times.elapsed()).get();
         if passed >= whole {
             return None;
         }
@@ -187,7 +187,7 @@ impl Hints {
         self.put(
             name,
             Hint {
-                heard_at: now,
+                times: now,
                 outcome: nothing,
                 flows: false,
                 denial: None,
@@ -246,8 +246,8 @@ mod tests {
         Limit::new(Rate::per_minute(10), algorithm).unwrap()
     }
 
-    fn at_once() -> HeardAt {
-        HeardAt {
+    fn at_once() -> AnswerTimes {
+        AnswerTimes {
             sent_at: now(),
             counts_from: now(),
             longest: LONGEST,
@@ -272,7 +272,7 @@ mod tests {
         let (hints, limit) = (Hints::new(), limit(Algorithm::TOKEN_BUCKET));
         let keys = keys();
         let name = keys.name(b"key");
-        hints.heard(name, &limit, 3, &denied(500_000), at_once());
+        hints.remember(name, &limit, 3, &denied(500_000), at_once());
         assert_eq!(hints.denied(name, &limit, 2), None, "a smaller cost");
         assert_eq!(hints.denied(keys.name(b"other"), &limit, 3), None);
         let more: Limit = "11/minute".parse().unwrap();
@@ -289,20 +289,20 @@ mod tests {
             retry: Retry::Never,
             ..denied(1)
         };
-        hints.heard(name, &limit, 11, &never, at_once());
+        hints.remember(name, &limit, 11, &never, at_once());
         assert!(hints.denied(name, &limit, 12).is_some(), "nor more");
 
-        hints.heard(name, &limit, 3, &denied(9_000_000), at_once());
+        hints.remember(name, &limit, 3, &denied(9_000_000), at_once());
         tokio::time::advance(Duration::from_millis(999)).await;
         assert!(hints.denied(name, &limit, 3).is_some());
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(hints.denied(name, &limit, 3), None, "never for longer");
 
-        hints.heard(name, &limit, 3, &denied(9_000_000), at_once());
+        hints.remember(name, &limit, 3, &denied(9_000_000), at_once());
         hints.forget_denials();
         assert_eq!(hints.denied(name, &limit, 3), None);
         let holders = Limit::concurrent(10).unwrap();
-        hints.heard(name, &holders, 3, &denied(900_000), at_once());
+        hints.remember(name, &holders, 3, &denied(900_000), at_once());
         assert_eq!(hints.denied(name, &holders, 3), None, "never of holders");
     }
 
@@ -311,7 +311,7 @@ mod tests {
         let hints = Hints::new();
         let name = keys().name(b"key");
         let hear = |algorithm| {
-            hints.heard(name, &limit(algorithm), 1, &denied(1), at_once());
+            hints.remember(name, &limit(algorithm), 1, &denied(1), at_once());
         };
         hear(Algorithm::TOKEN_BUCKET);
         tokio::time::advance(Duration::from_secs(30)).await;
@@ -331,7 +331,7 @@ mod tests {
         let keys = keys();
         for key in 0..PARTS * YOUNG * 5 {
             let name = keys.name(&key.to_ne_bytes());
-            hints.heard(name, &limit, 3, &denied(500_000), at_once());
+            hints.remember(name, &limit, 3, &denied(500_000), at_once());
         }
         let kept: usize = hints
             .parts

@@ -39,7 +39,7 @@ pub(crate) mod stalls {
         static NEXT: Cell<Option<(u32, Duration)>> = const { Cell::new(None) };
     }
 
-    /// Lets the paused clock jump right after so many more readings on this thread.
+    /// Lets the paused clock jump right after this many more readings on this thread.
     pub(crate) fn after_readings(count: u32, stall: Duration) {
         NEXT.set(Some((count, stall)));
     }

@@ -33,7 +33,7 @@ impl HttpClient {
         Self::try_to(address).unwrap()
     }
 
-    /// The same, or why there is none.
+    /// Like [`to`](Self::to), or the error.
     pub fn try_to(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;

@@ -250,14 +250,14 @@ impl TrustedProxies {
         self.networks.iter().any(|network| network.contains(&ip))
     }
 
-    /// The address of the client, of a request that came from `peer` with these values of all its
-    /// `X-Forwarded-For` and all its `Forwarded` fields, in order. [Canonical](canonical).
+    /// The [canonical](canonical) address of the client of a request that came from `peer`, with the values of all its
+    /// `X-Forwarded-For` and all its `Forwarded` fields, in order.
     ///
-    /// Each proxy adds on the right whom it heard from. So from a trusted peer the list is read from
-    /// the right, past trusted addresses, to the first that is not: the client. What stands to the
-    /// left of it anybody may have written. If all are trusted it is the leftmost. What is not an
-    /// address (`unknown`, `_hidden`, nothing, an element with a quote left open) ends the list: the
-    /// client is then the trusted address to the right of it, or the peer.
+    /// Each proxy appends the address of its own peer. So the list of a trusted peer is read from the right, past
+    /// trusted addresses, to the first that is not trusted: the client. The entries to the left of it are not trusted.
+    /// If all are trusted, the client is the leftmost. An entry that is not an address (`unknown`, `_hidden`, nothing,
+    /// an element with a quote left open) ends the list: the client is then the trusted address to the right of it, or
+    /// the peer.
     ///
     /// A proxy writes one of the two headers and may pass on the other as the client sent it. When
     /// both are there and name different clients, neither can be believed:

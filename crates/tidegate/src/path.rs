@@ -112,8 +112,8 @@ pub fn encode(path: &str, slashes: EncodedSlashes) -> Cow<'_, str> {
     Cow::Owned(encoded)
 }
 
-/// What a gateway sends on in the place of `path`: a path with the same normal form, in which there is
-/// nothing left to resolve. It borrows when that is `path` itself, without its query.
+/// The path that a gateway forwards instead of `path`: a path with the same normal form, in which there is nothing left
+/// to resolve. It borrows when that is `path` itself, without its query.
 ///
 /// Escapes stay as they were written, but for those of letters, digits and `-._~`, which mean the same
 /// without, and those of slashes that are slashes. When segments or parameters had to go, it is the

@@ -287,7 +287,7 @@ fn claims_of_a_token_are_known_if_it_verifies() {
         .open("identify: {user_id: {jwt: sub}, tier: {jwt: app.plan}, org: {jwt: https://example.com/org}, roles: {jwt: roles}}\njwt: {secret_env: JWT_SECRET}")
         .unwrap();
     let claims = json!({
-        "sub": "alice", "exp": from_now(60), "aud": "anybody", "roles": ["a"],
+        "sub": "alice", "exp": from_now(60), "aud": "another", "roles": ["a"],
         "app": {"plan": "pro"}, "https://example.com/org": 7,
     });
     let token = secret_token(&claims);

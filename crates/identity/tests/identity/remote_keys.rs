@@ -367,7 +367,7 @@ async fn an_issuer_that_does_not_answer_is_given_5_seconds() {
 }
 
 #[tokio::test]
-async fn tls_is_spoken_with_those_whom_the_authorities_vouch_for() {
+async fn tls_is_used_with_servers_that_the_authorities_vouch_for() {
     let folder = tempfile::tempdir().unwrap();
     let certificates = Certificates::new(folder.path());
     let (issuer, signer) = (HttpServer::with_tls(&certificates), Signer::new("a"));

@@ -10,7 +10,8 @@ local format, match = string.format, string.match
 
 -- How long state with supplied times is kept: the store's clock does not say when it is idle.
 local A_DAY = 86400000
--- Members are written to a sorted set so many at a time, as a call takes a limited number of values.
+-- Members are written to a sorted set in groups of this size, because a call takes a limited number
+-- of values.
 local AT_ONCE = 1000
 
 -- Raises what Redis says is wrong, as a text.

@@ -85,7 +85,7 @@ pub(crate) struct Instances {
     id: PermitId,
     /// The id and a part that is different in every run.
     name: String,
-    roster: Mutex<Heard>,
+    roster: Mutex<RosterState>,
     /// Whether this instance has left. Locked during calls, so that nothing is announced after leaving.
     has_left: tokio::sync::Mutex<bool>,
     /// How many count. Zero while that is unknown.
@@ -97,7 +97,7 @@ pub(crate) struct Instances {
 }
 
 #[derive(Debug)]
-struct Heard {
+struct RosterState {
     roster: Roster,
     last_at: Option<Instant>,
     /// How many there are by the last reply, and how many replies ago their names were read.
@@ -128,7 +128,7 @@ impl Instances {
             left_key: format!("{prefix}:{{instances}}:left"),
             id,
             name,
-            roster: Mutex::new(Heard {
+            roster: Mutex::new(RosterState {
                 roster,
                 last_at: None,
                 card: 0,
@@ -167,11 +167,11 @@ impl Instances {
 
     async fn announce(&self, router: &Router) {
         let known = {
-            let heard = self.roster.lock();
-            if heard.read_ago >= READ_EVERY {
+            let state = self.roster.lock();
+            if state.read_ago >= READ_EVERY {
                 0
             } else {
-                heard.card
+                state.card
             }
         };
         let mut command = redis::cmd("EVAL");
@@ -195,27 +195,27 @@ impl Instances {
                     "the list of servers in Redis had a type that no version uses; it was removed and is rebuilt"
                 );
             }
-            self.heard(answer, asked_at);
+            self.record(answer, asked_at);
         }
     }
 
-    fn heard(&self, answer: AnnounceReply, at: Instant) {
-        let mut heard = self.roster.lock();
-        let passed = heard.last_at.map_or(Duration::ZERO, |last_at| {
+    fn record(&self, answer: AnnounceReply, at: Instant) {
+        let mut state = self.roster.lock();
+        let passed = state.last_at.map_or(Duration::ZERO, |last_at| {
             at.saturating_duration_since(last_at).min(LONGEST_PAUSE)
         });
-        heard.last_at = Some(at);
-        heard.card = answer.card;
+        state.last_at = Some(at);
+        state.card = answer.card;
         if let Some((present, left)) = answer.names {
-            heard.read_ago = 0;
-            heard.roster.heard(present, &left, passed);
+            state.read_ago = 0;
+            state.roster.update(present, &left, passed);
         } else {
-            heard.read_ago += 1;
-            heard.roster.unchanged(passed);
+            state.read_ago += 1;
+            state.roster.unchanged(passed);
         }
-        self.count.store(heard.roster.count(), Ordering::Relaxed);
+        self.count.store(state.roster.count(), Ordering::Relaxed);
         self.present
-            .store(heard.roster.present(), Ordering::Relaxed);
+            .store(state.roster.present(), Ordering::Relaxed);
         self.answers.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -29,8 +29,8 @@ impl Roster {
         Self { instances }
     }
 
-    /// Takes in a reply that came `passed` after the last one: the names that are present and that left.
-    pub(super) fn heard(&mut self, present: Vec<String>, left: &[String], passed: Duration) {
+    /// Updates the roster from a reply that came `passed` after the last one: the names that are present and that left.
+    pub(super) fn update(&mut self, present: Vec<String>, left: &[String], passed: Duration) {
         let present: HashSet<String> = present.into_iter().filter(|name| is_name(name)).collect();
         let ids: HashSet<&str> = present.iter().map(|name| id_of(name)).collect();
         let left: HashSet<&str> = left.iter().map(String::as_str).collect();
@@ -107,7 +107,7 @@ mod tests {
 
     fn three() -> Roster {
         let mut roster = Roster::new("a-1", []);
-        roster.heard(names(&["a-1", "b-1", "c-1"]), &[], ANSWERS);
+        roster.update(names(&["a-1", "b-1", "c-1"]), &[], ANSWERS);
         assert_eq!(roster.count(), 3);
         roster
     }
@@ -115,14 +115,14 @@ mod tests {
     /// Asks for `time`; only `a` is there.
     fn alone_for(roster: &mut Roster, time: Duration) {
         for _ in 0..time.as_millis() / ANSWERS.as_millis() {
-            roster.heard(names(&["a-1"]), &[], ANSWERS);
+            roster.update(names(&["a-1"]), &[], ANSWERS);
         }
     }
 
     #[test]
     fn one_that_left_is_dropped_at_once() {
         let mut roster = three();
-        roster.heard(names(&["a-1", "c-1"]), &names(&["b-1"]), ANSWERS);
+        roster.update(names(&["a-1", "c-1"]), &names(&["b-1"]), ANSWERS);
         assert_eq!(roster.count(), 2);
     }
 
@@ -139,10 +139,10 @@ mod tests {
     fn one_that_comes_back_begins_anew() {
         let mut roster = three();
         alone_for(&mut roster, Duration::from_secs(500));
-        roster.heard(names(&["a-1", "b-1", "c-1"]), &[], ANSWERS);
+        roster.update(names(&["a-1", "b-1", "c-1"]), &[], ANSWERS);
         alone_for(&mut roster, Duration::from_secs(500));
         assert_eq!(roster.count(), 3);
-        roster.heard(names(&["a-1", "b-1"]), &[], ANSWERS);
+        roster.update(names(&["a-1", "b-1"]), &[], ANSWERS);
         roster.unchanged(Duration::from_secs(101));
         assert_eq!(roster.count(), 2, "`c` has been missing for ten minutes");
     }
@@ -150,9 +150,9 @@ mod tests {
     #[test]
     fn one_that_was_killed_and_restarted_is_the_same_one() {
         let mut roster = three();
-        roster.heard(names(&["a-1", "b-1", "b-2", "c-1"]), &[], ANSWERS);
+        roster.update(names(&["a-1", "b-1", "b-2", "c-1"]), &[], ANSWERS);
         assert_eq!(roster.count(), 4, "its last run still has time left");
-        roster.heard(names(&["a-1", "b-2", "c-1"]), &[], ANSWERS);
+        roster.update(names(&["a-1", "b-2", "c-1"]), &[], ANSWERS);
         assert_eq!(roster.count(), 3);
         let restarted = Roster::new("a-2", roster.known());
         assert_eq!(restarted.count(), 3);
@@ -161,15 +161,15 @@ mod tests {
     #[test]
     fn two_that_run_under_one_id_are_two() {
         let mut roster = three();
-        roster.heard(names(&["a-1", "a-2", "b-1", "c-1"]), &[], ANSWERS);
+        roster.update(names(&["a-1", "a-2", "b-1", "c-1"]), &[], ANSWERS);
         assert_eq!(roster.count(), 4);
     }
 
     #[test]
     fn those_of_an_older_version_count_by_their_names() {
         let mut roster = Roster::new("a-1", []);
-        roster.heard(names(&["a-1", "0f", "1f"]), &[], ANSWERS);
-        roster.heard(names(&["a-1", "0f"]), &[], ANSWERS);
+        roster.update(names(&["a-1", "0f", "1f"]), &[], ANSWERS);
+        roster.update(names(&["a-1", "0f"]), &[], ANSWERS);
         assert_eq!((roster.count(), roster.present()), (3, 2));
     }
 
@@ -177,7 +177,7 @@ mod tests {
     fn what_is_no_name_does_not_count() {
         let mut roster = Roster::new("a-1", []);
         let long = "x".repeat(101);
-        roster.heard(
+        roster.update(
             names(&["a-1", "", "two words", "line\n", &long]),
             &[],
             ANSWERS,

@@ -358,7 +358,7 @@ impl UnitPool {
                 ..leased.outcome
             };
             // From now on, so that a request that waits for it is not too early for Redis.
-            self.shortage.heard(ask.least, &denied, now());
+            self.shortage.record_denial(ask.least, &denied, now());
         }
     }
 

@@ -39,7 +39,7 @@ pub(super) struct LeaseShortage {
 #[derive(Debug, Clone, Copy)]
 struct DenialByRedis {
     cost: u64,
-    heard_at: Instant,
+    denied_at: Instant,
     /// When a request of this cost is allowed.
     until: Instant,
     outcome: Outcome,
@@ -57,7 +57,7 @@ impl DenialByRedis {
             }
             _ => Micros::ZERO,
         };
-        self.heard_at + Duration::from(whole - early.min(whole))
+        self.denied_at + Duration::from(whole - early.min(whole))
     }
 }
 
@@ -72,8 +72,8 @@ impl LeaseShortage {
         }
     }
 
-    /// Remembers that Redis denies a request of `cost`, if it comes when the pool is empty.
-    pub(super) fn heard(&mut self, cost: u64, outcome: &Outcome, heard_at: Instant) {
+    /// Records that Redis denied a request of `cost` while the pool was empty.
+    pub(super) fn record_denial(&mut self, cost: u64, outcome: &Outcome, denied_at: Instant) {
         let Retry::After(wait) = outcome.retry else {
             return;
         };
@@ -83,8 +83,8 @@ impl LeaseShortage {
         }
         self.answers.push(DenialByRedis {
             cost,
-            heard_at,
-            until: heard_at + Duration::from(wait),
+            denied_at,
+            until: denied_at + Duration::from(wait),
             outcome: *outcome,
         });
     }
@@ -202,8 +202,8 @@ mod tests {
     async fn each_cost_waits_as_long_as_redis_says_and_others_ask() {
         let bucket = limit(Algorithm::TOKEN_BUCKET);
         let mut shortage = LeaseShortage::new(now());
-        shortage.heard(1, &denied(25, 1_000), now());
-        shortage.heard(20, &denied(500, 1_000), now());
+        shortage.record_denial(1, &denied(25, 1_000), now());
+        shortage.record_denial(20, &denied(500, 1_000), now());
         tokio::time::advance(millis(10)).await;
         assert_eq!(wait(&shortage, &bucket, 1), Some(15_000));
         assert_eq!(wait(&shortage, &bucket, 20), Some(490_000));
@@ -218,7 +218,7 @@ mod tests {
     async fn all_units_of_a_fixed_window_come_back_at_its_end() {
         let window = limit(Algorithm::FIXED_WINDOW);
         let mut shortage = LeaseShortage::new(now());
-        shortage.heard(5, &denied(300, 300), now());
+        shortage.record_denial(5, &denied(300, 300), now());
         assert_eq!(wait(&shortage, &window, 40), Some(300_000));
         assert_eq!(wait(&shortage, &window, 4), None, "there may be so many");
         assert_eq!(wait(&shortage, &window, 41), None, "never");
@@ -236,7 +236,7 @@ mod tests {
         let bucket = limit(Algorithm::TOKEN_BUCKET);
         let mut shortage = LeaseShortage::new(now());
         shortage.gather(now() + millis(100));
-        shortage.heard(1, &denied(25, 1_000), now());
+        shortage.record_denial(1, &denied(25, 1_000), now());
         assert_eq!(wait(&shortage, &bucket, 20), None);
         flood(&mut shortage);
         assert_eq!(wait(&shortage, &bucket, 20), Some(500_001), "as it flows");
@@ -247,7 +247,7 @@ mod tests {
         flood(&mut shortage);
         assert_eq!(wait(&shortage, &bucket, 1), Some(10_000), "units gather");
         assert_eq!(wait(&shortage, &bucket, 3), None, "only Redis knows");
-        shortage.heard(5, &denied(100, 975), now());
+        shortage.record_denial(5, &denied(100, 975), now());
         assert_eq!(wait(&shortage, &bucket, 3), Some(50_001), "as it flows");
         let counter = limit(Algorithm::SlidingWindowCounter);
         assert_eq!(wait(&shortage, &counter, 3), Some(100_000), "for 5");
@@ -265,7 +265,7 @@ mod tests {
             shortage.count_waiting(now());
         }
         assert_eq!(wait(&shortage, &bucket, 1), None, "Redis is asked once");
-        shortage.heard(1, &denied(1, 1_000), now());
+        shortage.record_denial(1, &denied(1, 1_000), now());
         assert_eq!(wait(&shortage, &bucket, 1), Some(10_000));
         tokio::time::advance(millis(10)).await;
         assert_eq!(wait(&shortage, &bucket, 1), None, "it is over");
@@ -281,13 +281,13 @@ mod tests {
             ..denied(0, 1_000)
         };
         for _ in 0..100 {
-            shortage.heard(1, &short, now());
+            shortage.record_denial(1, &short, now());
             shortage.count(short.retry, now());
             tokio::time::advance(Duration::from_micros(100)).await;
             assert_eq!(wait(&shortage, &bucket, 1), None, "one that waits");
         }
         flood(&mut shortage);
-        shortage.heard(1, &short, now());
+        shortage.record_denial(1, &short, now());
         let denied = shortage.denial(&bucket, 1, now()).unwrap().retry;
         assert_eq!(denied, Retry::After(Micros::from_millis(10)));
         shortage.count(denied, now());
@@ -300,8 +300,8 @@ mod tests {
         let slots = limit(Algorithm::SLIDING_WINDOW_SLOTS);
         let mut shortage = LeaseShortage::new(now());
         for cost in 1..=9 {
-            shortage.heard(cost, &denied(300, 900), now());
-            shortage.heard(cost, &denied(400, 900), now());
+            shortage.record_denial(cost, &denied(300, 900), now());
+            shortage.record_denial(cost, &denied(400, 900), now());
         }
         assert_eq!(shortage.answers.len(), COSTS);
         assert_eq!(wait(&shortage, &slots, 1), None);

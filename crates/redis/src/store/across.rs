@@ -65,7 +65,7 @@ impl StoreInner {
             let sent_at = reply.sent_at;
             let answer = outcomes(reply)?;
             if plan.at.is_none() {
-                self.heard(&part, &answer, sent_at);
+                self.remember(&part, &answer, sent_at);
             }
             answers.fill(group, &answer);
             if answer.iter().any(|outcome| !outcome.allowed) {

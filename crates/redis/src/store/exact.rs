@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::StoreInner;
 use crate::call::StepReply;
-use crate::hints::{HeardAt, LONGEST, LONGEST_ACROSS_SLOTS};
+use crate::hints::{AnswerTimes, LONGEST, LONGEST_ACROSS_SLOTS};
 use crate::monotonic::now;
 use crate::plan::{Plan, SlotGroup};
 use crate::wire::{LuaStep, StepOutcome};
@@ -68,7 +68,7 @@ impl StoreInner {
         let sent_at = reply.sent_at;
         let outcomes = outcomes(reply)?;
         if plan.at.is_none() {
-            self.heard(plan, &outcomes, sent_at);
+            self.remember(plan, &outcomes, sent_at);
         }
         Ok(outcomes)
     }
@@ -204,7 +204,7 @@ impl StoreInner {
     }
 
     /// Remembers the outcomes of a plan.
-    pub(super) fn heard(&self, plan: &Plan<'_>, outcomes: &[Outcome], sent_at: Instant) {
+    pub(super) fn remember(&self, plan: &Plan<'_>, outcomes: &[Outcome], sent_at: Instant) {
         for (planned, outcome) in plan.charges.iter().zip(outcomes) {
             let is_across =
                 self.router.is_cluster() && self.across.read().contains(&planned.charge.scope.id());
@@ -214,7 +214,7 @@ impl StoreInner {
                 LONGEST
             };
             let (limit, cost) = (planned.charge.limit, planned.total);
-            let heard_at = HeardAt {
+            let times = AnswerTimes {
                 sent_at,
                 // For a leased limit the wait counts from now on, so that a request that waits for it does not come too
                 // early for Redis.
@@ -226,7 +226,7 @@ impl StoreInner {
                 longest,
             };
             self.hints
-                .heard(planned.state.name, limit, cost, outcome, heard_at);
+                .remember(planned.state.name, limit, cost, outcome, times);
         }
     }
 

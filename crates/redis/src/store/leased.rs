@@ -358,7 +358,7 @@ impl StoreInner {
         let StepOutcome::Leased(leased) = reply.answer else {
             return Err(StoreError::BadReply("expected a lease".into()));
         };
-        self.heard(&state.plan(cost), &[leased.outcome], reply.sent_at);
+        self.remember(&state.plan(cost), &[leased.outcome], reply.sent_at);
         let grant = LeaseGrant {
             leased,
             now: reply.now,

@@ -122,28 +122,28 @@ async fn deployments_in_a_cluster_share_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn changed_rules_are_announced_within_a_namespace_only() {
     let server = RedisServer::start();
-    let heard: [Arc<AtomicU64>; 2] = Default::default();
+    let received: [Arc<AtomicU64>; 2] = Default::default();
     let mut stores = Vec::new();
-    for (name, heard) in ["one", "two"].into_iter().zip(&heard) {
+    for (name, received) in ["one", "two"].into_iter().zip(&received) {
         let store = store(&server.url(), Some(name)).await;
-        let (following, heard) = (store.clone(), Arc::clone(heard));
+        let (following, received) = (store.clone(), Arc::clone(received));
         tokio::spawn(async move {
             let changed = || {
-                heard.fetch_add(1, Ordering::SeqCst);
+                received.fetch_add(1, Ordering::SeqCst);
             };
             following.follow_rules(changed).await;
         });
         stores.push(store);
     }
     let wait_for = |index: usize, times: u64| {
-        let heard = Arc::clone(&heard[index]);
+        let received = Arc::clone(&received[index]);
         tokio::time::timeout(PATIENCE, async move {
-            while heard.load(Ordering::SeqCst) < times {
+            while received.load(Ordering::SeqCst) < times {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         })
     };
-    // Each is heard once when it begins to listen.
+    // Each receives one message when it begins to listen.
     for index in [0, 1] {
         wait_for(index, 1).await.unwrap();
     }
@@ -155,8 +155,8 @@ async fn changed_rules_are_announced_within_a_namespace_only() {
     write_rules(&stores[1], "[]").await;
     wait_for(1, 2).await.unwrap();
     assert_eq!(
-        heard[1].load(Ordering::SeqCst),
+        received[1].load(Ordering::SeqCst),
         2,
-        "it heard of its own rules alone"
+        "it received messages about its own rules alone"
     );
 }

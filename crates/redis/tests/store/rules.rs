@@ -69,21 +69,21 @@ async fn the_same_in_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_is_heard_by_those_who_follow() {
+async fn a_change_reaches_every_follower() {
     let server = RedisServer::start();
     let (writer, follower) = (store(&server.url()).await, store(&server.url()).await);
-    let heard = Arc::new(AtomicU64::new(0));
-    let hearing = Arc::clone(&heard);
+    let received = Arc::new(AtomicU64::new(0));
+    let receiving = Arc::clone(&received);
     let following = tokio::spawn(async move {
         follower
             .follow_rules(|| {
-                hearing.fetch_add(1, Ordering::Relaxed);
+                receiving.fetch_add(1, Ordering::Relaxed);
             })
             .await;
     });
     let wait_for = async |count: u64| {
-        eventually("it is heard", async || {
-            heard.load(Ordering::Relaxed) >= count
+        eventually("it is received", async || {
+            received.load(Ordering::Relaxed) >= count
         })
         .await;
     };

@@ -90,8 +90,8 @@ impl Drop for OnDrop<'_> {
     }
 }
 
-/// By turns as editors do it, with a new file in the place of the old one, and as Kubernetes does it,
-/// with a symbolic link to another one.
+/// By turns as editors do it, with a new file that replaces the old one, and as Kubernetes does it, with a symbolic
+/// link to another one.
 fn change_file(place: &TestFolder, change: usize) {
     let text = rules(LIMITS[change % 2]);
     if change.is_multiple_of(3) {

@@ -153,7 +153,7 @@ impl Sentinel {
         named.all(|other| other == first).then_some(first)
     }
 
-    /// Waits until every Sentinel knows the replicas and the other Sentinels, and is heard by them.
+    /// Waits until every Sentinel knows the replicas and the other Sentinels, and is known to them.
     fn wait_until_watched(&self) {
         let quorum = ["SENTINEL", "CKQUORUM", Self::NAME];
         let others = format!("sentinels={SENTINELS}");
@@ -173,7 +173,7 @@ impl Sentinel {
 
 /// How often a Sentinel talks of what it knows: often while they get to know each other.
 const TALK_AT_START: &str = "100";
-/// A Sentinel turns a promoted replica back unless it has heard of its promotion within four of these, and
+/// A Sentinel turns a promoted replica back unless it has learned of its promotion within four of these, and
 /// the one that promotes it may not see that for a second.
 const TALK: &str = "500";
 

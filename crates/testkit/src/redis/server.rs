@@ -59,7 +59,7 @@ impl RedisServer {
                 Ok(server) => return server,
                 Err(said) => log = said,
             }
-            // Somebody outside the tests was faster: another port will do.
+            // Another process took the port: try the next one.
             if !log.contains("Address already in use") {
                 break;
             }

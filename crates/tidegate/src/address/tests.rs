@@ -161,7 +161,7 @@ fn lists_by_hand() {
         let by_x = trusted().client_address(ip(PEER), fields.iter().copied(), [""; 0]);
         assert_eq!(by_x, Ok(ip(client)), "{fields:?}");
         let untrusted = trusted().client_address(ip("6.6.6.6"), fields.iter().copied(), [""; 0]);
-        assert_eq!(untrusted, Ok(ip("6.6.6.6")), "{fields:?} from anybody");
+        assert_eq!(untrusted, Ok(ip("6.6.6.6")), "{fields:?} from any peer");
     }
     let bytes: [&[u8]; 1] = [b"\xff\xfe, 203.0.113.7"];
     assert_eq!(
@@ -288,7 +288,7 @@ fn two_headers_that_name_different_clients_are_an_error() {
     }
 }
 
-/// What somebody might send to pass for another.
+/// Headers that a client might send to pass for another.
 fn any_attempt() -> impl Strategy<Value = String> {
     let pieces = vec![
         "6.6.6.6",
@@ -325,7 +325,7 @@ fn any_client() -> impl Strategy<Value = IpAddr> {
     prop_oneof![v4, v6]
 }
 
-/// What trusted proxies add: whom they heard from, and then one another.
+/// The addresses that trusted proxies append: the client, and then each other.
 fn any_chain() -> impl Strategy<Value = (IpAddr, Vec<(IpAddr, u8)>)> {
     let hop = prop::sample::select(vec![ip("10.0.0.2"), ip("192.0.2.1"), ip("fd00::2")]);
     (

@@ -330,7 +330,7 @@ proptest! {
         prop_assert!(sent.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\'));
         prop_assert!(!sent.contains("//") && !sent.contains(';') && !sent.contains('?'));
         prop_assert!(!sent.split('/').any(|segment| matches!(segment, "." | "..")));
-        // As if it were decoded by somebody who knows nothing of this.
+        // As a naive server would decode it.
         prop_assert!(!sent.contains("%2e") && !sent.contains("%2E") && !sent.contains("%3b"));
     }
 

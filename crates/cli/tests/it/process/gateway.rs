@@ -26,7 +26,7 @@ fn requests_go_through_as_the_rules_say_and_a_shutdown_is_in_good_order() {
     client.ask("GET /healthz", "").with_status(200);
     let denied = client.ask("GET /healthz", "").with_status(429);
     assert!(denied.header("retry-after").is_some());
-    // The API behind does not take the client for somebody on its machine.
+    // The API behind does not treat the client as an operator on its machine.
     client.ask("GET /v1/rules", "").with_status(403);
     server.signal(Signal::TERM);
     let (status, log) = server.ended();

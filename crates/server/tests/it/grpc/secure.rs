@@ -55,13 +55,13 @@ async fn clients_show_a_certificate_where_they_must() {
     for (name, tls, expected) in [
         ("ours", trusting().identity(identity(&ours)), true),
         (
-            "somebody else's",
+            "of another authority",
             trusting().identity(identity(&foreign)),
             false,
         ),
         ("none", trusting(), false),
     ] {
-        // With TLS 1.3 a client hears only from its first call that it is not wanted.
+        // With TLS 1.3 a client learns only with its first call that it is refused.
         let answer = match client(&server, tls).await {
             Some(mut client) => client.ask(request(&["a=b"])).await.is_ok(),
             None => false,

@@ -1,4 +1,4 @@
-//! The protocol of Redis, spoken by the programs that come with Redis and byte by byte.
+//! The protocol of Redis, by the programs that come with Redis and byte by byte.
 
 mod access;
 mod bytes;

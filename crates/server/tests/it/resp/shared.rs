@@ -72,7 +72,7 @@ fn without_redis_it_does_what_it_is_set_to() {
                 let error = wait_until("an error", PATIENCE, || of(client.ask(&throttle)).err());
                 assert!(error.starts_with(wanted), "{error}");
             }
-            // One was used when Redis was last heard of, so one is left.
+            // One was used when Redis last answered, so one is left.
             "local" => {
                 assert_eq!(of(client.ask(&throttle)), Ok(true));
                 assert_eq!(of(client.ask(&throttle)), Ok(false));

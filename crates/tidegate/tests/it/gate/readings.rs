@@ -106,7 +106,7 @@ fn another_path_takes_the_readings_of_the_first_away() {
     assert_eq!(attributes.get("path"), None);
 }
 
-/// The segments by which a server finds the handler for a path; none at all if it refuses the path.
+/// The segments by which a server finds the handler for a path; `None` if it refuses the path.
 type Server = fn(&str) -> Vec<String>;
 
 /// Every escape in these tests is of one ASCII character.
