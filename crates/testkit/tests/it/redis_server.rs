@@ -1,4 +1,4 @@
-//! Server processes start, stop, end and come back, with every kind of door.
+//! Server processes start, stop, end and come back, with every kind of listener.
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! Doors that carry the request itself, or what a proxy says of it: the program's gateway and its
+//! Front ends that carry the request itself, or what a proxy says of it: the program's gateway and its
 //! forward-auth. They answer by status, headers and the problem of one that is denied.
 
 use serde_json::Value as Json;

@@ -1,5 +1,5 @@
 //! How a client might get a second counter: another spelling of its identity, a second identity, or a
-//! header that the server behind takes for another one. Played through the doors that read what the
+//! header that the server behind takes for another one. Played through the front ends that read what the
 //! client itself wrote: the gateway and forward-auth.
 //!
 //! Each attempt has an identity of its own. It is used up in the plain spelling, and then asked for in
@@ -156,7 +156,7 @@ fn with_identity(text: &str, number: usize) -> String {
         .replace("IP", &(number + 1).to_string())
 }
 
-/// A server that is asked through one of the doors.
+/// A server that is asked through one of the front ends.
 struct Asked {
     client: HttpClient,
     is_gateway: bool,

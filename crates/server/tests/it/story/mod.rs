@@ -1,13 +1,13 @@
 //! One story through every front end: the decision is the same for all of them.
 //!
-//! `story.yaml` is the story, `scenario.rs` reads it, each door has a file of its own. To add a door:
+//! `story.yaml` is the story, `scenario.rs` reads it, each front end has a file of its own. To add one:
 //!
 //! 1. write a file like `resp.rs`: how it is opened for a [`Scenario`], and its [`Ask`];
-//! 2. give it a variant in [`Door`], and an arm in [`Door::open`];
+//! 2. give it a variant in [`StoryFrontEnd`], and an arm in [`StoryFrontEnd::open`];
 //! 3. give it a test at the end of this file.
 //!
-//! `escapes.rs` plays another one, for the doors that read the client's own headers, query and cookies.
-//! `spellings.rs` asks through the same doors about paths and hosts in spellings that could mean two things.
+//! `escapes.rs` plays another one, for the front ends that read the client's own headers, query and cookies.
+//! `spellings.rs` asks through the same front ends about paths and hosts in spellings that could mean two things.
 
 mod carried;
 mod escapes;
@@ -23,9 +23,9 @@ mod spellings;
 use scenario::{Scenario, Step};
 use seen::{Seen, Times};
 
-/// A way in. (A new one: here, in `open`, and a test below.)
+/// The front ends of the story. (A new one: here, in `open`, and a test below.)
 #[derive(Debug, Clone, Copy)]
-enum Door {
+enum StoryFrontEnd {
     /// The gate, called by a program that embeds it.
     Library,
     /// The layer before a service.
@@ -42,7 +42,7 @@ enum Door {
     Gateway,
 }
 
-/// Somebody who asks through a door.
+/// A client of a front end.
 trait Ask {
     /// Whether it can say what a request costs. If not, steps with a cost are left out.
     fn says_cost(&self) -> bool {
@@ -56,7 +56,7 @@ trait Ask {
     fn ask(&mut self, step: &Step) -> Seen;
 }
 
-impl Door {
+impl StoryFrontEnd {
     fn open(self, scenario: &Scenario) -> Box<dyn Ask> {
         match self {
             Self::Library => Box::new(library::Library::open(scenario)),
@@ -71,9 +71,9 @@ impl Door {
 }
 
 #[track_caller]
-fn play(door: Door) {
+fn play(front_end: StoryFrontEnd) {
     let scenario = Scenario::read();
-    let mut asking = door.open(&scenario);
+    let mut asking = front_end.open(&scenario);
     let mut played = 0;
     for step in &scenario.story {
         if step.cost.is_some() && !asking.says_cost() {
@@ -83,7 +83,7 @@ fn play(door: Door) {
         let differs = seen.differs_from(&step.expect, asking.times());
         assert!(
             differs.is_empty(),
-            "{door:?}, step `{}`: {}",
+            "{front_end:?}, step `{}`: {}",
             step.name,
             differs.join("; ")
         );
@@ -94,35 +94,35 @@ fn play(door: Door) {
 
 #[test]
 fn the_story_through_the_library() {
-    play(Door::Library);
+    play(StoryFrontEnd::Library);
 }
 
 #[test]
 fn the_story_through_the_middleware() {
-    play(Door::Middleware);
+    play(StoryFrontEnd::Middleware);
 }
 
 #[test]
 fn the_story_through_http() {
-    play(Door::Http);
+    play(StoryFrontEnd::Http);
 }
 
 #[test]
 fn the_story_through_the_protocol_of_redis() {
-    play(Door::Resp);
+    play(StoryFrontEnd::Resp);
 }
 
 #[test]
 fn the_story_through_grpc() {
-    play(Door::Grpc);
+    play(StoryFrontEnd::Grpc);
 }
 
 #[test]
 fn the_story_through_forward_auth() {
-    play(Door::Authorize);
+    play(StoryFrontEnd::Authorize);
 }
 
 #[test]
 fn the_story_through_the_gateway() {
-    play(Door::Gateway);
+    play(StoryFrontEnd::Gateway);
 }

@@ -12,7 +12,7 @@ use tidegate::{AttributeError, Attributes, Timestamp};
 
 /// Where every request comes from.
 pub(super) const PEER: &str = "127.0.0.1";
-/// When the story happens, where a door can say so.
+/// When the story happens, where a front end can say so.
 pub(super) const NOW: Timestamp = Timestamp::from_seconds(1_794_770_000);
 
 /// Rules, and what is asked of them.
@@ -102,13 +102,13 @@ impl Step {
         self.attributes.get(name).map(String::as_str)
     }
 
-    /// The headers of the request, for doors that carry it.
+    /// The headers of the request, for front ends that carry it.
     pub(super) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         let own = self.attributes.iter();
         own.filter_map(|(name, value)| Some((name.strip_prefix("header.")?, value.as_str())))
     }
 
-    /// The host of the request, for doors that carry it: none of them goes without one.
+    /// The host of the request, for front ends that carry it: none of them goes without one.
     pub(super) fn host(&self) -> &str {
         self.get("host").unwrap_or("localhost")
     }

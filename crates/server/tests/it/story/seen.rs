@@ -11,7 +11,7 @@ use super::scenario::Expected;
 /// How far a clock may have gone on since the story began, in seconds.
 const TOLERANCE: f64 = 60.0;
 
-/// By whose time a door decides.
+/// By whose time a front end decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Times {
     /// By that of the story, so that all waits are exact.

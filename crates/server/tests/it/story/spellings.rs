@@ -1,8 +1,8 @@
-//! Paths and hosts that servers could take for others than the rules do, through every door. What goes on in
+//! Paths and hosts that servers could take for others than the rules do, through every front end. What goes on in
 //! the form in which it was matched may be resolved; what goes on as it came must be limited by every
 //! reading; what is ambiguous is refused.
 
-use super::Door;
+use super::StoryFrontEnd;
 use super::scenario::Scenario;
 
 /// Two requests an hour for each of the two rules.
@@ -26,7 +26,7 @@ enum Ends {
 
 use Ends::{Counted, Other, Refused};
 
-/// How a door treats what it is given.
+/// How a front end treats what it is given.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     /// The caller says what the path is.
@@ -39,7 +39,7 @@ enum Kind {
     Resolved,
 }
 
-impl Door {
+impl StoryFrontEnd {
     fn kind(self) -> Kind {
         match self {
             Self::Library | Self::Http | Self::Resp => Kind::Named,
@@ -99,8 +99,8 @@ fn step(path: &str, host: &str, user: usize) -> String {
 }
 
 #[track_caller]
-fn play(door: Door) {
-    let kind = door.kind();
+fn play(front_end: StoryFrontEnd) {
+    let kind = front_end.kind();
     let mut text = SCENARIO.to_owned();
     let mut ends = Vec::new();
     let by_path = PATHS.map(|(path, ends)| {
@@ -116,10 +116,13 @@ fn play(door: Door) {
         ends.push(end);
     }
     let scenario = Scenario::of(&text);
-    let mut asking = door.open(&scenario);
+    let mut asking = front_end.open(&scenario);
     for (steps, end) in scenario.story.chunks(3).zip(ends) {
         let seen: Vec<_> = steps.iter().map(|step| asking.ask(step)).collect();
-        assert!(seen[0].allowed && seen[1].allowed, "{door:?}: {seen:?}");
+        assert!(
+            seen[0].allowed && seen[1].allowed,
+            "{front_end:?}: {seen:?}"
+        );
         let third = &seen[2];
         let found = match (third.is_refused, third.allowed) {
             (true, _) => Refused,
@@ -128,44 +131,44 @@ fn play(door: Door) {
         };
         // Envoy lets pass what it gets an error for, so there a refusal is a denial.
         let end = match end {
-            Refused if matches!(door, Door::Grpc) => Counted,
+            Refused if matches!(front_end, StoryFrontEnd::Grpc) => Counted,
             end => end,
         };
-        assert_eq!(found, end, "{door:?}: {}: {third:?}", steps[2].name);
+        assert_eq!(found, end, "{front_end:?}: {}: {third:?}", steps[2].name);
     }
 }
 
 #[test]
 fn spellings_through_the_library() {
-    play(Door::Library);
+    play(StoryFrontEnd::Library);
 }
 
 #[test]
 fn spellings_through_the_middleware() {
-    play(Door::Middleware);
+    play(StoryFrontEnd::Middleware);
 }
 
 #[test]
 fn spellings_through_http() {
-    play(Door::Http);
+    play(StoryFrontEnd::Http);
 }
 
 #[test]
 fn spellings_through_the_protocol_of_redis() {
-    play(Door::Resp);
+    play(StoryFrontEnd::Resp);
 }
 
 #[test]
 fn spellings_through_grpc() {
-    play(Door::Grpc);
+    play(StoryFrontEnd::Grpc);
 }
 
 #[test]
 fn spellings_through_forward_auth() {
-    play(Door::Authorize);
+    play(StoryFrontEnd::Authorize);
 }
 
 #[test]
 fn spellings_through_the_gateway() {
-    play(Door::Gateway);
+    play(StoryFrontEnd::Gateway);
 }
