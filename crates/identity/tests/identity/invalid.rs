@@ -8,24 +8,24 @@ use crate::{Place, alice, known, secret_token, token};
 
 /// A token that only its issuer has signed.
 struct Issued {
-    place: Place,
+    folder: Place,
     token: String,
 }
 
 fn issued() -> Issued {
-    let place = Place::new();
+    let folder = Place::new();
     let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
-    place.write("key.pem", &pair.public_key_pem());
+    folder.write("key.pem", &pair.public_key_pem());
     let key = EncodingKey::from_ec_pem(pair.serialize_pem().as_bytes()).unwrap();
     let token = token(Algorithm::ES256, &key, &alice());
-    Issued { place, token }
+    Issued { folder, token }
 }
 
 #[test]
 fn a_respelled_token_is_invalid_and_not_missing() {
-    let Issued { place, token } = issued();
+    let Issued { folder, token } = issued();
     let yaml = "identify: {user_id: [{jwt: sub}, {header: x-user}]}\njwt: {key_file: @key.pem}";
-    let identity = place.open(yaml).unwrap();
+    let identity = folder.open(yaml).unwrap();
     let of = |value: &str| known(&identity, &[("authorization", value), ("x-user", "u1")], "");
     assert_eq!(of(&format!("Bearer {token}")), "user_id=alice");
     let (rest, last) = token.split_at(token.len() - 1);
@@ -57,7 +57,7 @@ fn a_respelled_token_is_invalid_and_not_missing() {
 
 #[test]
 fn what_is_no_token_in_form_is_left_to_the_next_source() {
-    let place = Place::new();
+    let folder = Place::new();
     let table = [
         // sources, Authorization, x-user, known
         (
@@ -131,7 +131,7 @@ fn what_is_no_token_in_form_is_left_to_the_next_source() {
     ];
     for (sources, authorization, user, expected) in table {
         let yaml = format!("identify: {{user_id: {sources}}}\njwt: {{secret_env: JWT_SECRET}}");
-        let identity = place.open(&yaml).unwrap();
+        let identity = folder.open(&yaml).unwrap();
         let list = [("authorization", authorization), ("x-user", user)];
         let said = known(&identity, &list, "");
         assert_eq!(said, expected, "{sources} {authorization} {user}");
@@ -140,13 +140,13 @@ fn what_is_no_token_in_form_is_left_to_the_next_source() {
 
 #[test]
 fn an_unknown_key_is_missing_unless_the_table_is_complete() {
-    let place = Place::new();
-    place.write("clients.yaml", "clients:\n  k1: {user_id: u1, tier: pro}\n");
+    let folder = Place::new();
+    folder.write("clients.yaml", "clients:\n  k1: {user_id: u1, tier: pro}\n");
     let open = |more: &str| {
         let yaml = format!(
             "identify: {{api_key: {{header: x-api-key}}, user_id: [{{client: user_id}}, {{jwt: sub}}], tier: {{client: tier}}}}\nclients_file: @clients.yaml\njwt: {{secret_env: JWT_SECRET}}\n{more}"
         );
-        place.open(&yaml).unwrap()
+        folder.open(&yaml).unwrap()
     };
     let token = format!("Bearer {}", secret_token(&alice()));
     for (more, expected) in [

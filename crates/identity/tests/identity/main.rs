@@ -118,8 +118,8 @@ pub(crate) fn alice() -> Value {
 
 #[test]
 fn the_first_source_that_is_there_counts() {
-    let place = Place::new();
-    let identity = place
+    let folder = Place::new();
+    let identity = folder
         .open(
             "identify: {api_key: [{header: x-api-key}, {query: api_key}], session: {cookie: sid}}",
         )
@@ -148,11 +148,11 @@ fn the_first_source_that_is_there_counts() {
 
 #[test]
 fn two_identities_that_a_client_writes_are_refused() {
-    let place = Place::new();
-    place.write("clients.yaml", "clients:\n  real: {tier: pro}\n");
+    let folder = Place::new();
+    folder.write("clients.yaml", "clients:\n  real: {tier: pro}\n");
     let sources = "[{header: x-api-key}, {query: api_key}, {cookie: key}]";
     for table in ["", "clients_file: @clients.yaml\n"] {
-        let identity = place
+        let identity = folder
             .open(&format!("identify: {{api_key: {sources}}}\n{table}"))
             .unwrap();
         let refused: [(Said, &str); 5] = [
@@ -192,13 +192,13 @@ fn two_identities_that_a_client_writes_are_refused() {
 
 #[test]
 fn what_is_verified_or_looked_up_never_conflicts_and_is_taken_in_order() {
-    let place = Place::new();
-    place.write("clients.yaml", "clients:\n  k1: {user_id: from-table}\n");
+    let folder = Place::new();
+    folder.write("clients.yaml", "clients:\n  k1: {user_id: from-table}\n");
     let open = |sources: &str| {
         let yaml = format!(
             "identify: {{api_key: {{header: x-api-key}}, user_id: {sources}}}\nclients_file: @clients.yaml\njwt: {{secret_env: JWT_SECRET}}"
         );
-        place.open(&yaml).unwrap()
+        folder.open(&yaml).unwrap()
     };
     let token = format!("Bearer {}", secret_token(&alice()));
     let all = [
@@ -257,33 +257,33 @@ fn a_cookie_in_another_spelling_is_the_same_identity() {
 
 #[test]
 fn a_table_has_the_attributes_of_a_key_and_an_invented_key_is_ignored() {
-    let place = Place::new();
-    place.write(
+    let folder = Place::new();
+    folder.write(
         "clients.yaml",
         "clients:\n  k1: {user_id: u1, tier: pro}\n  k2:\n",
     );
-    let identity = place
+    let identity = folder
         .open("identify: {api_key: {header: x-api-key}, user_id: {client: user_id}, tier: {client: tier}}\nclients_file: @clients.yaml")
         .unwrap();
     let of = |key: &str| known(&identity, &[("x-api-key", key)], "");
     assert_eq!(of("k1"), "api_key=k1 user_id=u1 tier=pro");
     assert_eq!(of("k2"), "api_key=k2");
     assert_eq!(of("made-up"), "");
-    place.write(
+    folder.write(
         "clients.yaml",
         "clients:\n  k1: {user_id: u1, tier: free}\n",
     );
     identity.reload();
     assert_eq!(of("k1"), "api_key=k1 user_id=u1 tier=free");
-    place.write("clients.yaml", "clients: nonsense\n");
+    folder.write("clients.yaml", "clients: nonsense\n");
     identity.reload();
     assert_eq!(of("k1"), "api_key=k1 user_id=u1 tier=free");
 }
 
 #[test]
 fn claims_of_a_token_are_known_if_it_verifies() {
-    let place = Place::new();
-    let identity = place
+    let folder = Place::new();
+    let identity = folder
         .open("identify: {user_id: {jwt: sub}, tier: {jwt: app.plan}, org: {jwt: https://example.com/org}, roles: {jwt: roles}}\njwt: {secret_env: JWT_SECRET}")
         .unwrap();
     let claims = json!({
@@ -304,8 +304,8 @@ fn claims_of_a_token_are_known_if_it_verifies() {
 
 #[test]
 fn a_token_that_does_not_verify_is_invalid_and_is_counted() {
-    let place = Place::new();
-    let identity = place
+    let folder = Place::new();
+    let identity = folder
         .open("identify: {user_id: {jwt: sub}}\njwt: {secret_env: JWT_SECRET, issuer: me, audience: [api, web], leeway: 5s}")
         .unwrap();
     let good = json!({"sub": "alice", "exp": from_now(60), "iss": "me", "aud": ["api", "other"]});
@@ -372,7 +372,7 @@ type Reader = fn(&[u8]) -> jsonwebtoken::errors::Result<EncodingKey>;
 
 #[test]
 fn the_key_says_by_which_algorithms_it_is_used() {
-    let place = Place::new();
+    let folder = Place::new();
     let yaml = "identify: {user_id: {jwt: sub}}\njwt: {key_file: @key.pem}";
     let table: [(_, Reader, _, _); 3] = [
         (
@@ -397,8 +397,8 @@ fn the_key_says_by_which_algorithms_it_is_used() {
     for (kind, read, algorithm, another) in table {
         let pair = KeyPair::generate_for(kind).unwrap();
         let public = pair.public_key_pem();
-        place.write("key.pem", &public);
-        let identity = place.open(yaml).unwrap();
+        folder.write("key.pem", &public);
+        let identity = folder.open(yaml).unwrap();
         let key = read(pair.serialize_pem().as_bytes()).unwrap();
         for algorithm in [Some(algorithm), another].into_iter().flatten() {
             let token = token(algorithm, &key, &alice());
@@ -416,14 +416,14 @@ fn the_key_says_by_which_algorithms_it_is_used() {
         assert_eq!(refused(&identity), [("algorithm", 2)]);
 
         let other = KeyPair::generate_for(kind).unwrap();
-        place.write("key.pem", &other.public_key_pem());
+        folder.write("key.pem", &other.public_key_pem());
         identity.reload();
         let stale = bearer(&identity, &token(algorithm, &key, &alice()));
         assert_eq!(stale, "user_id!");
         assert_eq!(refused(&identity), [("algorithm", 2), ("signature", 1)]);
 
-        place.write("key.pem", &other.serialize_pem());
-        let problem = place.open(yaml).err().unwrap();
+        folder.write("key.pem", &other.serialize_pem());
+        let problem = folder.open(yaml).err().unwrap();
         assert!(problem.contains("it is a private key"), "{problem}");
         assert!(!problem.contains("BEGIN"), "{problem}");
     }
@@ -431,7 +431,7 @@ fn the_key_says_by_which_algorithms_it_is_used() {
 
 #[test]
 fn a_set_of_keys_is_searched_by_the_name_of_the_key() {
-    let place = Place::new();
+    let folder = Place::new();
     let pairs = [0, 1, 2].map(|_| KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap());
     let signing =
         |index: usize| EncodingKey::from_ec_pem(pairs[index].serialize_pem().as_bytes()).unwrap();
@@ -448,8 +448,8 @@ fn a_set_of_keys_is_searched_by_the_name_of_the_key() {
         jwk
     };
     let set = json!({"keys": [unknown, member(0, "a"), member(1, "b"), for_encryption]});
-    place.write("jwks.json", &set.to_string());
-    let identity = place
+    folder.write("jwks.json", &set.to_string());
+    let identity = folder
         .open("identify: {user_id: {jwt: sub}}\njwt: {jwks_file: @jwks.json, from: {header: x-token}}")
         .unwrap();
     let of = |index: usize, id: Option<&str>| {
@@ -473,8 +473,8 @@ fn a_set_of_keys_is_searched_by_the_name_of_the_key() {
         ("{", "it is not a JSON Web Key Set"),
         (r#"{"keys": []}"#, "it has no key for signatures"),
     ] {
-        place.write("jwks.json", text);
-        let problem = place
+        folder.write("jwks.json", text);
+        let problem = folder
             .open("identify: {user_id: {jwt: sub}}\njwt: {jwks_file: @jwks.json}")
             .err()
             .unwrap();
@@ -548,8 +548,8 @@ fn forwarded_and_x_forwarded_for_must_agree_or_one_of_them_is_read() {
 
 #[test]
 fn contradicting_settings_are_reported() {
-    let place = Place::new();
-    place.write("empty", "");
+    let folder = Place::new();
+    folder.write("empty", "");
     #[rustfmt::skip]
     let table = [
         ("identify: {}",                                        "say where an attribute comes from"),
@@ -585,7 +585,7 @@ fn contradicting_settings_are_reported() {
         ("forwarded_header: x-real-ip",                         "`x-forwarded-for`"),
     ];
     for (yaml, expected) in table {
-        let problem = place.open(yaml).err().unwrap_or_default();
+        let problem = folder.open(yaml).err().unwrap_or_default();
         assert!(
             problem.contains(expected),
             "{yaml}\n{expected}\n---\n{problem}"
@@ -593,13 +593,13 @@ fn contradicting_settings_are_reported() {
     }
     let algorithms =
         "identify: {user_id: {jwt: sub}}\njwt: {key_file: @key.pem, algorithms: [ES256]}";
-    place.write(
+    folder.write(
         "key.pem",
         &KeyPair::generate_for(&PKCS_ED25519)
             .unwrap()
             .public_key_pem(),
     );
-    let problem = place.open(algorithms).err().unwrap();
+    let problem = folder.open(algorithms).err().unwrap();
     assert!(
         problem.contains("with any of `jwt.algorithms`"),
         "{problem}"

@@ -112,22 +112,22 @@ fn query_values(query: &str, is_it: impl Fn(&str) -> bool) -> Vec<String> {
         .collect()
 }
 
-fn wsgi_first(got: &Got, place: Spot) -> Option<String> {
-    wsgi(got, place, |values| values.first().cloned())
+fn wsgi_first(got: &Got, spot: Spot) -> Option<String> {
+    wsgi(got, spot, |values| values.first().cloned())
 }
 
-fn wsgi_last(got: &Got, place: Spot) -> Option<String> {
-    wsgi(got, place, |values| values.last().cloned())
+fn wsgi_last(got: &Got, spot: Spot) -> Option<String> {
+    wsgi(got, spot, |values| values.last().cloned())
 }
 
 /// Names of headers have `_` for `-`, several values are joined; cookies are read by `http.cookies`, as in
 /// Bottle and aiohttp.
 fn wsgi(
     (headers, query): &Got,
-    place: Spot,
+    spot: Spot,
     pick: fn(&[String]) -> Option<String>,
 ) -> Option<String> {
-    match place {
+    match spot {
         Spot::Header => {
             let environ = |name: &str| name.replace('-', "_") == "x_api_key";
             Some(header_values(headers, environ).join(","))
@@ -182,10 +182,10 @@ fn python_pairs(text: &str) -> Vec<(String, String)> {
 }
 
 /// Werkzeug: cookies are text in UTF-8, and white space of Unicode is cut; the last one counts.
-fn flask(got: &Got, place: Spot) -> Option<String> {
+fn flask(got: &Got, spot: Spot) -> Option<String> {
     let (headers, _) = got;
-    if !matches!(place, Spot::Cookie) {
-        return wsgi_first(got, place);
+    if !matches!(spot, Spot::Cookie) {
+        return wsgi_first(got, spot);
     }
     let fields = headers.get_all("cookie").iter().map(HeaderValue::as_bytes);
     let fields: Vec<&[u8]> = fields.collect();
@@ -197,10 +197,10 @@ fn flask(got: &Got, place: Spot) -> Option<String> {
 
 /// `$_GET` and `$_COOKIE`: names in which a dot or a space is `_`, lists of one item, the last one counts; of
 /// cookies the first.
-fn php((headers, query): &Got, place: Spot) -> Option<String> {
+fn php((headers, query): &Got, spot: Spot) -> Option<String> {
     let mangled = |name: &str| name.trim_start_matches(' ').replace([' ', '.'], "_");
-    match place {
-        Spot::Header => wsgi(&(headers.clone(), String::new()), place, |_| None),
+    match spot {
+        Spot::Header => wsgi(&(headers.clone(), String::new()), spot, |_| None),
         Spot::Query => {
             let is_it = |name: &str| {
                 let name = mangled(name);
@@ -246,8 +246,8 @@ fn python_unquoted(value: &str) -> String {
 
 /// cookie-parser 1.4.6: what begins with a quote loses its first and last character, and is decoded if
 /// it can be.
-fn express((headers, query): &Got, place: Spot) -> Option<String> {
-    match place {
+fn express((headers, query): &Got, spot: Spot) -> Option<String> {
+    match spot {
         Spot::Header => Some(header_values(headers, |name| name == "x-api-key").join(", ")),
         Spot::Query => {
             const NAMES: [&str; 4] = ["api_key", "[api_key]", "api_key[]", "api_key[0]"];
@@ -272,8 +272,8 @@ fn express((headers, query): &Got, place: Spot) -> Option<String> {
 
 /// `$http_…`, `$arg_…` and `$cookie_…`: nothing is decoded, the first counts, in any case; a comma ends a
 /// cookie of another name. Headers with `_` are dropped.
-fn nginx((headers, query): &Got, place: Spot) -> Option<String> {
-    match place {
+fn nginx((headers, query): &Got, spot: Spot) -> Option<String> {
+    match spot {
         Spot::Header => header_values(headers, |name| name == "x-api-key")
             .first()
             .cloned(),
@@ -468,7 +468,7 @@ proptest! {
         };
         for (name, reader) in READERS {
             for order in ORDERS {
-                let mut found = order.iter().filter_map(|place| reader(&got, *place));
+                let mut found = order.iter().filter_map(|spot| reader(&got, *spot));
                 let client = found.find(|value| !value.is_empty());
                 if let Some(client) = client.filter(|client| KNOWN.contains(&client.as_str())) {
                     prop_assert_eq!(

@@ -9,11 +9,11 @@ use tidegate_testkit_server::HttpClient;
 use tidegate_testkit_server::TestFolder;
 
 /// A server that trusts this machine, with these settings and rules.
-fn serve(place: &TestFolder, settings: &str, rules: &str) -> Server {
-    let settings = settings.replace("clients.yaml", &place.file("clients.yaml"));
-    place.write("tidegate.yaml", &settings);
-    place.write("rules.yaml", &format!("rules:\n{rules}"));
-    place.serve(&["--config", "tidegate.yaml", "--rules", "rules.yaml"])
+fn serve(folder: &TestFolder, settings: &str, rules: &str) -> Server {
+    let settings = settings.replace("clients.yaml", &folder.file("clients.yaml"));
+    folder.write("tidegate.yaml", &settings);
+    folder.write("rules.yaml", &format!("rules:\n{rules}"));
+    folder.serve(&["--config", "tidegate.yaml", "--rules", "rules.yaml"])
 }
 
 const TRUSTING: &str = "trusted_proxies: [127.0.0.1]\n";
@@ -31,8 +31,8 @@ fn login(client: &str) -> [(&str, &str); 4] {
 
 #[test]
 fn a_trusted_proxy_says_which_request_it_is_about() {
-    let place = TestFolder::new();
-    let server = serve(&place, TRUSTING, LOGIN);
+    let folder = TestFolder::new();
+    let server = serve(&folder, TRUSTING, LOGIN);
     let mut client = server.client();
     for method in ["GET", "POST", "DELETE", "PROPFIND"] {
         let other = format!("203.0.113.{}", method.len());
@@ -74,9 +74,9 @@ fn a_trusted_proxy_says_which_request_it_is_about() {
 
 #[test]
 fn of_others_only_the_address_is_known() {
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let rules = format!("{LOGIN}- {{id: each, per: [ip], limit: 3/hour}}\n");
-    let server = serve(&place, "trusted_proxies: [10.0.0.0/8]\n", &rules);
+    let server = serve(&folder, "trusted_proxies: [10.0.0.0/8]\n", &rules);
     let mut client = server.client();
     // What no rule reads refuses nothing.
     let others = [("x-forwarded-proto", "https"), ("x-real-ip", "203.0.113.7")];
@@ -103,8 +103,8 @@ const DESCRIPTIONS: [(&str, &str); 8] = [
 
 #[test]
 fn a_proxy_that_is_not_trusted_gets_no_request_through() {
-    let place = TestFolder::new();
-    let server = serve(&place, "trusted_proxies: [10.9.9.9]\n", LOGIN);
+    let folder = TestFolder::new();
+    let server = serve(&folder, "trusted_proxies: [10.9.9.9]\n", LOGIN);
     let mut client = server.client();
     for header in DESCRIPTIONS {
         let refused = client.ask_with("GET /v1/authorize", &[header], "");
@@ -150,12 +150,12 @@ fn a_proxy_that_is_not_trusted_gets_no_request_through() {
 
 #[test]
 fn denied_clients_get_what_the_rule_or_the_settings_say() {
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let settings =
         format!("{TRUSTING}denied: {{title: 'Slow down', headers: {{X-Help: '{{rule}}'}}}}\n");
     let rules = "- {id: all, match: {path: /all}, per: [], limit: 1/hour}\n\
         - {id: own, match: {path: /own}, per: [], limit: 1/hour, denied: {status: 403}}\n";
-    let server = serve(&place, &settings, rules);
+    let server = serve(&folder, &settings, rules);
     let ask = |path| server.ask_with("GET /v1/authorize", &about(path, "203.0.113.7"), "");
     assert_eq!([ask("/all").status, ask("/own").status], [200, 200]);
     let all = ask("/all").with_status(429);
@@ -170,11 +170,11 @@ fn denied_clients_get_what_the_rule_or_the_settings_say() {
 }
 
 /// Settings with two tokens.
-fn with_tokens(place: &TestFolder, settings: &str) -> String {
-    place.write("proxy-token", "a-token-of-the-proxy");
-    place.write("reader-token", "a-token-of-the-reader");
+fn with_tokens(folder: &TestFolder, settings: &str) -> String {
+    folder.write("proxy-token", "a-token-of-the-proxy");
+    folder.write("reader-token", "a-token-of-the-reader");
     let token = |name: &str, scope: &str| {
-        let file = place.file(&format!("{name}-token"));
+        let file = folder.file(&format!("{name}-token"));
         format!("- {{name: {name}, token_file: {file}, scopes: [{scope}]}}\n")
     };
     let (proxy, reader) = (token("proxy", "check"), token("reader", "read"));
@@ -183,11 +183,11 @@ fn with_tokens(place: &TestFolder, settings: &str) -> String {
 
 #[test]
 fn a_proxy_is_trusted_by_a_token_too() {
-    let place = TestFolder::new();
-    let settings = with_tokens(&place, "access_log: stderr\n");
+    let folder = TestFolder::new();
+    let settings = with_tokens(&folder, "access_log: stderr\n");
     let rules = "- {id: login, match: {path: /login, method: POST, host: a.example}, per: [ip], limit: 1/hour}\n\
         - {id: leak, match: {attributes: {header.x-tidegate-token: a-token-of-the-proxy}}, per: [], limit: blocked}\n";
-    let server = serve(&place, &settings, rules);
+    let server = serve(&folder, &settings, rules);
     let ask = |token: Option<&str>, client: &str| {
         let mut headers = login(client).to_vec();
         headers.extend(token.map(|token| ("x-tidegate-token", token)));
@@ -221,10 +221,10 @@ fn a_proxy_is_trusted_by_a_token_too() {
 #[test]
 fn with_tokens_only_proxies_are_answered() {
     for (open, status) in [("", 403), ("open_authorize: true\n", 200)] {
-        let place = TestFolder::new();
-        let settings = with_tokens(&place, open);
+        let folder = TestFolder::new();
+        let settings = with_tokens(&folder, open);
         let server = serve(
-            &place,
+            &folder,
             &settings,
             "- {id: each, per: [ip], limit: 1/hour}\n",
         );
@@ -254,9 +254,9 @@ fn with_tokens_only_proxies_are_answered() {
 
 #[test]
 fn a_proxy_chooses_how_a_denial_looks() {
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let rules = "- {id: none, per: [], limit: blocked}\n";
-    let server = serve(&place, "", rules);
+    let server = serve(&folder, "", rules);
     for status in [401, 403, 429] {
         let call = format!("GET /v1/authorize?a=b&deny_status={status}");
         let denied = server.ask(&call, "").with_status(status);
@@ -289,8 +289,8 @@ fn a_proxy_chooses_how_a_denial_looks() {
 
 #[test]
 fn questions_that_make_no_sense_are_refused() {
-    let place = TestFolder::new();
-    let server = serve(&place, TRUSTING, LOGIN);
+    let folder = TestFolder::new();
+    let server = serve(&folder, TRUSTING, LOGIN);
     let table: [&[(&str, &str)]; 5] = [
         &[("x-forwarded-uri", "/%zz")],
         &[("x-original-uri", "/a%00")],
@@ -330,10 +330,10 @@ const SPELLINGS: [&str; 9] = [
 
 #[test]
 fn a_path_that_goes_on_as_it_came_loses_no_rule() {
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let rules = "- {id: v1, match: {path: /v1/**}, per: [ip], limit: 2/hour}\n\
         - {id: x, match: {path: /x}, per: [ip], limit: 9/hour}\n";
-    let server = serve(&place, TRUSTING, rules);
+    let server = serve(&folder, TRUSTING, rules);
     let mut client = server.client();
     for (last, path) in SPELLINGS.iter().enumerate() {
         let address = format!("203.0.113.{last}");
@@ -365,11 +365,11 @@ fn a_path_that_goes_on_as_it_came_loses_no_rule() {
 
 #[test]
 fn a_fragment_hides_neither_a_path_nor_a_key() {
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let settings = format!("{TRUSTING}identify: {{api_key: {{query: api_key}}}}\n");
     let rules = "- {id: items, match: {path: /v1/*/items}, per: [ip], limit: 1/hour}\n\
         - {id: keys, match: {path: /keys}, per: [api_key], missing: deny, limit: 1/hour}\n";
-    let server = serve(&place, &settings, rules);
+    let server = serve(&folder, &settings, rules);
     let mut client = server.client();
     let mut ask = |path: &str| {
         let question = about(path, "203.0.113.7");
@@ -395,17 +395,17 @@ fn an_encoded_slash_is_refused_or_kept_as_at_the_gateway() {
         "/v1/search/a\\b",
     ];
     let rules = "- {id: v1, match: {path: '/v1/search/*'}, per: [ip], limit: 1/hour}\n";
-    let place = TestFolder::new();
-    let server = serve(&place, TRUSTING, rules);
+    let folder = TestFolder::new();
+    let server = serve(&folder, TRUSTING, rules);
     for path in hidden {
         let refused = server
             .ask_with("GET /v1/authorize", &about(path, "203.0.113.1"), "")
             .with_status(400);
         assert!(refused.detail().contains("encoded slash"), "{path}");
     }
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let keeping = format!("{TRUSTING}encoded_slashes: keep\n");
-    let server = serve(&place, &keeping, rules);
+    let server = serve(&folder, &keeping, rules);
     for (last, (path, applies)) in hidden.iter().zip([true, false, true, true]).enumerate() {
         let address = format!("203.0.113.{last}");
         let ask = || {
@@ -423,9 +423,9 @@ fn an_encoded_slash_is_refused_or_kept_as_at_the_gateway() {
 
 #[test]
 fn no_spelling_of_a_host_escapes_a_rule() {
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let rules = "- {id: host, match: {host: api.example.com}, per: [], limit: 1/hour}\n";
-    let server = serve(&place, TRUSTING, rules);
+    let server = serve(&folder, TRUSTING, rules);
     let ask = |name: &str, host: &str| {
         let headers = [(name, host), ("x-forwarded-for", "203.0.113.1")];
         server.ask_with("GET /v1/authorize", &headers, "").status
@@ -453,10 +453,10 @@ fn no_spelling_of_a_host_escapes_a_rule() {
 
 #[test]
 fn a_refused_question_has_the_status_that_the_proxy_understands() {
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let settings =
         format!("{TRUSTING}identify: {{api_key: [{{header: x-api-key}}, {{query: api_key}}]}}\n");
-    let server = serve(&place, &settings, LOGIN);
+    let server = serve(&folder, &settings, LOGIN);
     let table: [&[(&str, &str)]; 5] = [
         &[("x-api-key", "junk"), ("x-forwarded-uri", "/?api_key=k")],
         &[("x_api_key", "k")],
@@ -480,15 +480,15 @@ fn a_refused_question_has_the_status_that_the_proxy_understands() {
 
 #[test]
 fn authorization_is_the_clients_own_and_tokens_of_the_api_do_not_matter() {
-    let place = TestFolder::new();
-    place.write(
+    let folder = TestFolder::new();
+    folder.write(
         "tidegate.yaml",
         "trusted_proxies: [127.0.0.1]\nidentify: {api_key: {header: authorization}}\n",
     );
     let rules = "- {id: key, per: [api_key], limit: 1/hour, missing: deny}\n";
-    place.write("rules.yaml", &format!("rules:\n{rules}"));
+    folder.write("rules.yaml", &format!("rules:\n{rules}"));
     let arguments = ["--config", "tidegate.yaml", "--rules", "rules.yaml"];
-    let server = place.serve_with(&arguments, &[("TIDEGATE_TOKEN", "secret-of-the-operator")]);
+    let server = folder.serve_with(&arguments, &[("TIDEGATE_TOKEN", "secret-of-the-operator")]);
     let ask = |value: &str| {
         server
             .ask_with("GET /v1/authorize", &[("authorization", value)], "")
@@ -511,15 +511,15 @@ fn authorization_is_the_clients_own_and_tokens_of_the_api_do_not_matter() {
 
 #[test]
 fn a_table_of_clients_is_followed() {
-    let place = TestFolder::new();
-    place.write(
+    let folder = TestFolder::new();
+    folder.write(
         "clients.yaml",
         "clients:\n  k1: {user_id: u1, tier: small}\n",
     );
     let settings = "identify: {api_key: {header: x-api-key}, user_id: {client: user_id}, tier: {client: tier}}\nclients_file: clients.yaml\n";
     let rules =
         "- {id: user, per: [user_id], missing: deny, limit: 1/hour, tiers: {big: 3/hour}}\n";
-    let server = serve(&place, settings, rules);
+    let server = serve(&folder, settings, rules);
     let ask = || {
         server
             .ask_with("GET /v1/authorize", &[("x-api-key", "k1")], "")
@@ -530,10 +530,10 @@ fn a_table_of_clients_is_followed() {
     server
         .ask_with("GET /v1/authorize", &made_up, "")
         .with_status(401);
-    place.write("clients.yaml", "clients:\n  k1: {user_id: u1, tier: big}\n");
+    folder.write("clients.yaml", "clients:\n  k1: {user_id: u1, tier: big}\n");
     server.log.wait_for("the table of clients was read again");
     assert_eq!([ask(), ask(), ask()], [200, 200, 429]);
-    place.write("clients.yaml", "clients: [k-secret]\n");
+    folder.write("clients.yaml", "clients: [k-secret]\n");
     let log = server.log.wait_for("the table of clients stays as it was");
     assert!(!log.contains("k-secret"), "{log}");
     server.reload();
@@ -545,15 +545,15 @@ fn a_table_of_clients_is_followed() {
 
 #[test]
 fn the_table_of_the_guide_is_one() {
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides/identity.md");
     let guide = std::fs::read_to_string(guide).unwrap();
     let mut blocks = guide.split("```yaml\n").skip(1);
     let table = blocks.find(|block| block.starts_with("clients:")).unwrap();
-    place.write("clients.yaml", table.split("```").next().unwrap());
+    folder.write("clients.yaml", table.split("```").next().unwrap());
     let settings = "identify: {api_key: {header: x-api-key}, user_id: {client: user_id}}\nclients_file: clients.yaml\n";
     let bob = "- {id: bob, match: {attributes: {user_id: bob}}, per: [], limit: blocked}\n";
-    let server = serve(&place, settings, bob);
+    let server = serve(&folder, settings, bob);
     for (key, status) in [("k-7Hq2xv9", 200), ("k-3Zp8wd1", 403), ("bob", 200)] {
         let headers = [("x-api-key", key)];
         server
@@ -564,9 +564,9 @@ fn the_table_of_the_guide_is_one() {
 
 #[test]
 fn a_place_is_named_and_can_be_released() {
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let rules = "- {id: jobs, per: [], limit: 1, algorithm: concurrency, lease_ttl: 1h}\n";
-    let server = serve(&place, "", rules);
+    let server = serve(&folder, "", rules);
     let lease = server.ask("GET /v1/authorize", "").with_status(200);
     let lease = lease.header("x-tidegate-lease").unwrap().to_owned();
     server.ask("GET /v1/authorize", "").with_status(429);
@@ -578,8 +578,8 @@ fn a_place_is_named_and_can_be_released() {
 
 #[test]
 fn a_body_that_is_not_read_leaves_the_connection_as_it_is() {
-    let place = TestFolder::new();
-    let server = serve(&place, "", "- {id: all, per: [], limit: 100/hour}\n");
+    let folder = TestFolder::new();
+    let server = serve(&folder, "", "- {id: all, per: [], limit: 100/hour}\n");
     let mut client = server.client();
     for length in [1, 1_000, 16_384] {
         let body = "x".repeat(length);
@@ -602,9 +602,9 @@ fn remaining(client: &mut HttpClient) -> u64 {
 
 #[test]
 fn a_client_that_hangs_up_while_waiting_gets_back_what_it_took() -> io::Result<()> {
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let rules = "- {id: slow, per: [], limit: 1/hour burst 5, max_delay: 3h}\n";
-    let server = serve(&place, "", rules);
+    let server = serve(&folder, "", rules);
     let mut watching = server.client();
     for _ in 0..5 {
         watching.ask("GET /v1/authorize", "").with_status(200);

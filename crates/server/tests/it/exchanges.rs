@@ -11,11 +11,11 @@ use crate::Server;
 
 const RULES: &str = "rules:\n  - {id: few, match: {path: /few}, per: [ip], limit: 1/hour}\n  - {id: user, per: [user_id], limit: 9/hour}\n";
 
-fn serve(place: &TestFolder, upstream: &RecordingUpstream, settings: &str) -> Server {
-    place.write("rules.yaml", RULES);
-    place.write("c.yaml", settings);
+fn serve(folder: &TestFolder, upstream: &RecordingUpstream, settings: &str) -> Server {
+    folder.write("rules.yaml", RULES);
+    folder.write("c.yaml", settings);
     let upstream = format!("http://{}", upstream.address);
-    place.serve(&[
+    folder.serve(&[
         "--rules",
         "rules.yaml",
         "--config",
@@ -39,8 +39,8 @@ fn id(reply: &ClientReply) -> String {
 
 #[test]
 fn a_well_formed_id_is_kept_and_any_other_replaced() {
-    let (place, upstream) = (TestFolder::new(), RecordingUpstream::start());
-    let server = serve(&place, &upstream, "");
+    let (folder, upstream) = (TestFolder::new(), RecordingUpstream::start());
+    let server = serve(&folder, &upstream, "");
     let mut api = server.client();
     let mut gateway = HttpClient::to(server.gateway.unwrap());
     let good = "Ab-1_2.c";
@@ -76,9 +76,9 @@ fn a_well_formed_id_is_kept_and_any_other_replaced() {
 }
 
 /// The lines of the access log, once there are so many.
-fn lines(place: &TestFolder, count: usize) -> Vec<Value> {
+fn lines(folder: &TestFolder, count: usize) -> Vec<Value> {
     let read = || {
-        let text = std::fs::read_to_string(place.path("access.log")).unwrap_or_default();
+        let text = std::fs::read_to_string(folder.path("access.log")).unwrap_or_default();
         let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
         let lines: Vec<Value> = lines.collect();
         (lines.len() >= count).then_some(lines)
@@ -88,12 +88,12 @@ fn lines(place: &TestFolder, count: usize) -> Vec<Value> {
 
 #[test]
 fn the_access_log_has_each_request_without_its_query_and_only_listed_headers() {
-    let (place, upstream) = (TestFolder::new(), RecordingUpstream::start());
+    let (folder, upstream) = (TestFolder::new(), RecordingUpstream::start());
     let settings = format!(
         "access_log: {}\naccess_log_headers: [User-Agent]\n",
-        place.file("access.log")
+        folder.file("access.log")
     );
-    let server = serve(&place, &upstream, &settings);
+    let server = serve(&folder, &upstream, &settings);
     // First, because the log of a test is not that of the gateway's threads.
     let mut api = server.client();
     let few = json!({"attributes": {"path": "/few", "ip": "192.0.2.1"}}).to_string();
@@ -112,7 +112,7 @@ fn the_access_log_has_each_request_without_its_query_and_only_listed_headers() {
     api.ask("POST /v1/check?hidden", &check).with_status(200);
     let batch = json!({"checks": [{"attributes": {"user_id": "u"}}, {"attributes": {}}]});
     api.ask("POST /v1/check/batch", &batch.to_string());
-    let lines = lines(&place, 7);
+    let lines = lines(&folder, 7);
     assert_eq!(lines.len(), 7);
     assert!(!format!("{lines:?}").contains("hidden"), "{lines:#?}");
     #[rustfmt::skip]
@@ -155,9 +155,9 @@ fn the_access_log_has_each_request_without_its_query_and_only_listed_headers() {
 
 #[test]
 fn an_access_log_that_cannot_be_opened_keeps_the_server_from_starting() {
-    let place = TestFolder::new();
-    place.write("c.yaml", "access_log: /nowhere/access.log\n");
-    let config = place.config(&["--config", "c.yaml"]);
+    let folder = TestFolder::new();
+    folder.write("c.yaml", "access_log: /nowhere/access.log\n");
+    let config = folder.config(&["--config", "c.yaml"]);
     let opened = tokio::runtime::Runtime::new()
         .unwrap()
         .block_on(tidegate_server::Service::open(&config));

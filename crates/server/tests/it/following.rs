@@ -105,17 +105,17 @@ fn ask_until(stop: &AtomicBool, gateway: SocketAddr, seen: &Seen) {
     reason = "what is measured takes real time"
 )]
 fn admitted_traffic_follows_a_server_that_slows_down_and_recovers() {
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let (min, max) = BOUNDS;
     let target = TARGET.as_millis();
-    place.write(
+    folder.write(
         "rules.yaml",
         &format!("rules:\n  - {{id: up, per: [], limit: 200/s, adaptive: {{min: {min}/s, max: {max}/s burst 20, target: {target}ms}}}}\n"),
     );
     let upstream = Upstream::start();
     let url = format!("http://{}", upstream.address);
     let gateway = ["--gateway", "127.0.0.1:0", "--upstream", &url];
-    let server = place.serve(&[&["--rules", "rules.yaml"], &gateway[..]].concat());
+    let server = folder.serve(&[&["--rules", "rules.yaml"], &gateway[..]].concat());
     let (stop, seen) = (AtomicBool::new(false), Seen::default());
     thread::scope(|scope| {
         for _ in 0..CLIENTS {

@@ -46,19 +46,19 @@ struct Asked {
 
 impl Asked {
     fn open(is_gateway: bool, settings: &str) -> Self {
-        let place = TestFolder::new();
-        place.write("rules.yaml", RULES);
-        place.write("secret", SECRET);
-        place.write("clients.yaml", "clients:\n  k1: {user_id: u1}\n");
-        let settings = format!("{SETTINGS}{settings}").replace('@', &place.file(""));
-        place.write("tidegate.yaml", &settings);
+        let folder = TestFolder::new();
+        folder.write("rules.yaml", RULES);
+        folder.write("secret", SECRET);
+        folder.write("clients.yaml", "clients:\n  k1: {user_id: u1}\n");
+        let settings = format!("{SETTINGS}{settings}").replace('@', &folder.file(""));
+        folder.write("tidegate.yaml", &settings);
         let upstream = RecordingUpstream::start();
         let url = format!("http://{}", upstream.address);
         let mut arguments = vec!["--rules", "rules.yaml", "--config", "tidegate.yaml"];
         if is_gateway {
             arguments.extend(["--gateway", "127.0.0.1:0", "--upstream", &url]);
         }
-        let server = place.serve(&arguments);
+        let server = folder.serve(&arguments);
         let client = match server.gateway.filter(|_| is_gateway) {
             Some(gateway) => HttpClient::to(gateway),
             None => server.client(),
@@ -68,7 +68,7 @@ impl Asked {
             is_gateway,
             upstream,
             server,
-            _place: place,
+            _place: folder,
         }
     }
 
@@ -207,9 +207,9 @@ fn a_check_is_denied_as_it_always_is() {
 
 #[test]
 fn credentials_that_are_not_valid_escape_no_descriptor() {
-    let place = TestFolder::new();
-    place.write("rules.yaml", "domain: d\ndescriptors:\n- {key: authorization, rate_limit: {unit: minute, requests_per_unit: 3}}\n");
-    let server = place.serve(&["--rules", "rules.yaml", "--resp", "127.0.0.1:0"]);
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", "domain: d\ndescriptors:\n- {key: authorization, rate_limit: {unit: minute, requests_per_unit: 3}}\n");
+    let server = folder.serve(&["--rules", "rules.yaml", "--resp", "127.0.0.1:0"]);
     let mut resp = RespClient::to(&server);
     for (value, reason) in [
         ("Bearer a", None),

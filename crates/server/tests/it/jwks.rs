@@ -33,16 +33,16 @@ fn keys_that_cannot_be_fetched_are_a_warning_and_the_last_ones_are_kept() {
 
     let issuer = HttpServer::start();
     issuer.answer("/keys", HttpAnswer::status(503));
-    let place = TestFolder::new();
-    place.write("rules.yaml", RULES);
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", RULES);
     let config = format!(
         "identify: {{user_id: {{jwt: sub}}}}\njwt: {{jwks_url: \"http://{}/keys\"}}\n",
         issuer.address()
     );
-    place.write("tidegate.yaml", &config);
+    folder.write("tidegate.yaml", &config);
     let arguments = ["--config", "tidegate.yaml", "--rules", "rules.yaml"];
 
-    let server = place.serve(&arguments);
+    let server = folder.serve(&arguments);
     let log = server.log.wait_for("the keys of tokens cannot be fetched");
     assert!(log.contains("WARN the keys of tokens"), "{log}");
     let ready = server.ask("GET /readyz", "").with_status(503).json();
@@ -73,12 +73,12 @@ fn keys_that_cannot_be_fetched_are_a_warning_and_the_last_ones_are_kept() {
     );
     server.log.wait_for("the keys of tokens were fetched");
     wait_until("they are kept", PATIENCE, || {
-        place.path("data/jwks.json").exists().then_some(())
+        folder.path("data/jwks.json").exists().then_some(())
     });
     server.stop();
 
     issuer.answer("/keys", HttpAnswer::status(503));
-    let server = place.serve(&arguments);
+    let server = folder.serve(&arguments);
     assert_eq!(status(&server, &token), 200);
     let ready = server.ask("GET /readyz", "").with_status(200).json();
     let warnings = ready["warnings"].to_string();
@@ -103,14 +103,14 @@ fn a_token_with_a_new_key_waits_for_the_fetch_that_it_causes() {
     let issuer = HttpServer::start();
     let answer = |keys: &[&Jwk]| HttpAnswer::body(json!({ "keys": keys }).to_string());
     issuer.answer("/keys", answer(&[&first]));
-    let place = TestFolder::new();
-    place.write("rules.yaml", RULES);
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", RULES);
     let config = format!(
         "identify: {{user_id: {{jwt: sub}}}}\njwt: {{jwks_url: \"http://{}/keys\"}}\n",
         issuer.address()
     );
-    place.write("tidegate.yaml", &config);
-    let server = place.serve(&["--config", "tidegate.yaml", "--rules", "rules.yaml"]);
+    folder.write("tidegate.yaml", &config);
+    let server = folder.serve(&["--config", "tidegate.yaml", "--rules", "rules.yaml"]);
     issuer.answer("/keys", answer(&[&first, &second]));
     assert_eq!(status(&server, &token), 200, "the first request with it");
     assert_eq!(status(&server, &invented), 401);

@@ -111,15 +111,15 @@ fn text(span: &OtlpSpan, name: &str) -> Option<String> {
 
 #[test]
 fn a_traced_request_has_spans_for_the_front_end_and_the_decision() {
-    let (place, upstream, collector) = (
+    let (folder, upstream, collector) = (
         TestFolder::new(),
         RecordingUpstream::start(),
         Collector::start(),
     );
-    place.write("rules.yaml", RULES);
-    place.write("c.yaml", &collector.settings("0.000001"));
+    folder.write("rules.yaml", RULES);
+    folder.write("c.yaml", &collector.settings("0.000001"));
     let url = format!("http://{}", upstream.address);
-    let server = place.serve(&[
+    let server = folder.serve(&[
         "--rules",
         "rules.yaml",
         "--config",
@@ -187,9 +187,9 @@ fn a_traced_request_has_spans_for_the_front_end_and_the_decision() {
 
 #[test]
 fn calls_to_redis_are_spans_below_the_decision() {
-    let (redis, place, collector) = (RedisServer::start(), TestFolder::new(), Collector::start());
-    place.write("rules.yaml", RULES);
-    place.write("c.yaml", &collector.settings("1"));
+    let (redis, folder, collector) = (RedisServer::start(), TestFolder::new(), Collector::start());
+    folder.write("rules.yaml", RULES);
+    folder.write("c.yaml", &collector.settings("1"));
     let deadline = [("TIDEGATE_REDIS_DEADLINE", "5s")];
     let url = redis.url();
     let arguments = [
@@ -200,7 +200,7 @@ fn calls_to_redis_are_spans_below_the_decision() {
         "--redis",
         &url,
     ];
-    let server = place.serve_with(&arguments, &deadline);
+    let server = folder.serve_with(&arguments, &deadline);
     let check = json!({"attributes": {"user_id": "u"}}).to_string();
     server.ask("POST /v1/check", &check).with_status(200);
     let spans = wait_until("a store span", PATIENCE, || {
@@ -225,10 +225,10 @@ fn calls_to_redis_are_spans_below_the_decision() {
 
 #[test]
 fn metrics_are_those_of_the_page() {
-    let (place, collector) = (TestFolder::new(), Collector::start());
-    place.write("rules.yaml", RULES);
-    place.write("c.yaml", &collector.settings("0.000001"));
-    let _server = place.serve(&["--rules", "rules.yaml", "--config", "c.yaml"]);
+    let (folder, collector) = (TestFolder::new(), Collector::start());
+    folder.write("rules.yaml", RULES);
+    folder.write("c.yaml", &collector.settings("0.000001"));
+    let _server = folder.serve(&["--rules", "rules.yaml", "--config", "c.yaml"]);
     let request = wait_until("metrics", PATIENCE, || {
         let received = collector.received.lock().unwrap();
         let metrics = received.iter().find(|(path, _)| path == "/base/v1/metrics");
@@ -260,16 +260,16 @@ fn metrics_are_those_of_the_page() {
 
 #[test]
 fn a_collector_that_does_not_answer_costs_no_decision() {
-    let place = TestFolder::new();
-    place.write("rules.yaml", RULES);
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", RULES);
     // Accepts connections in the kernel, and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
-    place.write(
+    folder.write(
         "c.yaml",
         &format!("otlp: http://{address}\notlp_sampling: 1\n"),
     );
-    let server = place.serve(&["--rules", "rules.yaml", "--config", "c.yaml"]);
+    let server = folder.serve(&["--rules", "rules.yaml", "--config", "c.yaml"]);
     let mut client = server.client();
     for _ in 0..20 {
         client

@@ -30,9 +30,9 @@ fn check(user: &str) -> String {
 
 #[test]
 fn a_reload_every_tenth_of_a_second_fails_no_request_and_forgets_nothing() {
-    let place = TestFolder::new();
-    place.write("rules.yaml", &rules(LIMITS[0]));
-    let server = place.serve(&["--rules", "rules.yaml"]);
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", &rules(LIMITS[0]));
+    let server = folder.serve(&["--rules", "rules.yaml"]);
     let is_over = AtomicBool::new(false);
     let seen = LIMITS.map(|_| AtomicU64::new(0));
     thread::scope(|scope| {
@@ -44,7 +44,7 @@ fn a_reload_every_tenth_of_a_second_fails_no_request_and_forgets_nothing() {
         }
         let _end = OnDrop(&is_over);
         for change in 1..=CHANGES {
-            change_file(&place, change);
+            change_file(&folder, change);
             server.reload();
             // Not for a result: this is the rhythm of the test.
             thread::sleep(PERIOD);
@@ -72,8 +72,8 @@ fn ask_on(address: SocketAddr, user: &str, is_over: &AtomicBool, seen: &[AtomicU
         count += 1;
         let answer = reply.json();
         let limit = answer["limit"].as_u64().unwrap();
-        let place = LIMITS.iter().position(|known| *known == limit).unwrap();
-        seen[place].fetch_add(1, Ordering::Relaxed);
+        let folder = LIMITS.iter().position(|known| *known == limit).unwrap();
+        seen[folder].fetch_add(1, Ordering::Relaxed);
         assert_eq!(answer["remaining"], limit - count, "{answer}");
         assert_eq!(answer["allowed"], true, "{answer}");
         assert_eq!(answer["limits"].as_array().unwrap().len(), 1, "{answer}");
@@ -92,25 +92,25 @@ impl Drop for OnDrop<'_> {
 
 /// By turns as editors do it, with a new file that replaces the old one, and as Kubernetes does it, with a symbolic
 /// link to another one.
-fn change_file(place: &TestFolder, change: usize) {
+fn change_file(folder: &TestFolder, change: usize) {
     let text = rules(LIMITS[change % 2]);
     if change.is_multiple_of(3) {
         let target = format!("rules-{change}.yaml");
-        place.write(&target, &text);
-        symlink(&target, place.path("link")).unwrap();
-        std::fs::rename(place.path("link"), place.path("rules.yaml")).unwrap();
+        folder.write(&target, &text);
+        symlink(&target, folder.path("link")).unwrap();
+        std::fs::rename(folder.path("link"), folder.path("rules.yaml")).unwrap();
     } else {
-        place.write("rules.yaml", &text);
+        folder.write("rules.yaml", &text);
     }
 }
 
 #[test]
 fn a_changed_file_is_noticed_without_a_signal() {
-    let place = TestFolder::new();
-    place.write("rules.yaml", &rules(10));
-    let server = place.serve(&["--rules", "rules.yaml"]);
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", &rules(10));
+    let server = folder.serve(&["--rules", "rules.yaml"]);
     server.ask("POST /v1/check", &check("u")).with_status(200);
-    place.write("rules.yaml", &rules(20));
+    folder.write("rules.yaml", &rules(20));
     server.log.wait_for("the rules were reloaded");
     let answer = server.ask("POST /v1/check", &check("u")).json();
     assert_eq!(
@@ -127,12 +127,12 @@ fn a_changed_file_is_noticed_without_a_signal() {
 
 #[test]
 fn a_bad_file_leaves_the_last_good_rules_in_force_until_it_is_repaired() {
-    let place = TestFolder::new();
-    place.write("rules.yaml", &rules(10));
-    let server = place.serve(&["--rules", "rules.yaml"]);
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", &rules(10));
+    let server = folder.serve(&["--rules", "rules.yaml"]);
     server.ask("POST /v1/check", &check("u")).with_status(200);
 
-    place.write("rules.yaml", &rules(20).replace("limit:", "limt:"));
+    folder.write("rules.yaml", &rules(20).replace("limit:", "limt:"));
     server.log.wait_for("the rules stay as they were");
     let ready = server.ask("GET /readyz", "").with_status(200).json();
     let problem = ready["rules"]["problem"].as_str().unwrap();
@@ -148,13 +148,13 @@ fn a_bad_file_leaves_the_last_good_rules_in_force_until_it_is_repaired() {
         (&json!(10), &json!(8))
     );
 
-    std::fs::remove_file(place.path("rules.yaml")).unwrap();
+    std::fs::remove_file(folder.path("rules.yaml")).unwrap();
     server.log.wait_for("cannot read the rules in `");
     let ready = server.ask("GET /readyz", "").with_status(200).json();
     let problem = ready["rules"]["problem"].as_str().unwrap();
     assert!(problem.contains("cannot read"), "{problem}");
 
-    place.write("rules.yaml", &rules(30));
+    folder.write("rules.yaml", &rules(30));
     server.log.wait_for("the rules were reloaded");
     let ready = server.ask("GET /readyz", "").with_status(200).json();
     assert_eq!(ready["rules"]["problem"], Value::Null);
@@ -168,12 +168,12 @@ fn a_bad_file_leaves_the_last_good_rules_in_force_until_it_is_repaired() {
 
 #[test]
 fn a_file_that_is_repaired_to_what_it_was_is_reported_as_valid_again() {
-    let place = TestFolder::new();
-    place.write("rules.yaml", &rules(10));
-    let server = place.serve(&["--rules", "rules.yaml"]);
-    place.write("rules.yaml", "rules: 7\n");
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", &rules(10));
+    let server = folder.serve(&["--rules", "rules.yaml"]);
+    folder.write("rules.yaml", "rules: 7\n");
     server.log.wait_for("the rules stay as they were");
-    place.write("rules.yaml", &rules(10));
+    folder.write("rules.yaml", &rules(10));
     server.log.wait_for("the rule file is valid again");
     let ready = server.ask("GET /readyz", "").with_status(200).json();
     assert_eq!(ready["rules"]["problem"], Value::Null);

@@ -21,11 +21,11 @@ fn logs_in(server: &Server, token: &str) -> bool {
 
 #[test]
 fn a_token_file_that_changes_is_read_again_and_a_bad_one_keeps_the_last_token() {
-    let place = TestFolder::new();
-    let config = CONFIG.replace("ops.token", &place.file("ops.token"));
-    place.write("tidegate.yaml", &config);
-    place.write("ops.token", "first-secret\n");
-    let server = place.serve(&["--config", "tidegate.yaml", "--resp", "127.0.0.1:0"]);
+    let folder = TestFolder::new();
+    let config = CONFIG.replace("ops.token", &folder.file("ops.token"));
+    folder.write("tidegate.yaml", &config);
+    folder.write("ops.token", "first-secret\n");
+    let server = folder.serve(&["--config", "tidegate.yaml", "--resp", "127.0.0.1:0"]);
     assert_eq!(
         [
             status(&server, "first-secret"),
@@ -35,7 +35,7 @@ fn a_token_file_that_changes_is_read_again_and_a_bad_one_keeps_the_last_token() 
     );
 
     // Followed without a signal.
-    place.write("ops.token", "second-secret\n");
+    folder.write("ops.token", "second-secret\n");
     wait_until("the new token counts", PATIENCE, || {
         (status(&server, "second-secret") == 200).then_some(())
     });
@@ -43,16 +43,16 @@ fn a_token_file_that_changes_is_read_again_and_a_bad_one_keeps_the_last_token() 
     assert!(logs_in(&server, "second-secret") && !logs_in(&server, "first-secret"));
 
     // Empty, then gone: the last one stays.
-    place.write("ops.token", "\n");
+    folder.write("ops.token", "\n");
     let log = server.log.wait_for("there is no token in `");
     assert!(log.contains("ERROR the token stays as it was"), "{log}");
-    std::fs::remove_file(place.path("ops.token")).unwrap();
+    std::fs::remove_file(folder.path("ops.token")).unwrap();
     server.log.wait_for("cannot read the token in `");
     assert_eq!(status(&server, "second-secret"), 200);
     assert_eq!(status(&server, ""), 401);
 
     // SIGHUP reads it immediately.
-    place.write("ops.token", "third-secret");
+    folder.write("ops.token", "third-secret");
     server.reload();
     wait_until("the third token counts", PATIENCE, || {
         (status(&server, "third-secret") == 200).then_some(())

@@ -64,9 +64,9 @@ fn blocks(first: &str) -> Vec<(String, String)> {
 fn every_rule_that_is_shown_can_be_used() {
     let blocks = blocks("rules:");
     assert!(blocks.len() > 20, "only {} were found", blocks.len());
-    for (place, text) in blocks {
+    for (position, text) in blocks {
         let rules = RuleSet::from_yaml(&text);
-        assert!(rules.is_ok(), "{place}: {rules:?}");
+        assert!(rules.is_ok(), "{position}: {rules:?}");
     }
 }
 
@@ -93,7 +93,7 @@ fn every_configuration_that_is_shown_can_be_loaded() {
     let blocks = blocks("# tidegate.yaml");
     assert!(blocks.len() >= 3, "only {} were found", blocks.len());
     let folder = tempfile::tempdir().unwrap();
-    for (place, text) in blocks {
+    for (position, text) in blocks {
         let file = folder.path().join("tidegate.yaml");
         fs::write(&file, text).unwrap();
         let overrides = Overrides {
@@ -102,7 +102,7 @@ fn every_configuration_that_is_shown_can_be_loaded() {
             flags: vec![("config", file.display().to_string())],
         };
         let loaded = Config::load(&overrides);
-        assert!(loaded.is_ok(), "{place}: {}", loaded.unwrap_err());
+        assert!(loaded.is_ok(), "{position}: {}", loaded.unwrap_err());
     }
 }
 

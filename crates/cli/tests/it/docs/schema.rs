@@ -129,8 +129,8 @@ fn unknown_keys_and_wrong_types_in_rules_do_not_fit_the_schema() {
 #[test]
 fn every_configuration_that_is_shown_fits_the_schema() {
     let schema = JsonSchema::new(config::schema()).unwrap();
-    for (place, text) in blocks("# tidegate.yaml") {
-        assert_eq!(check(&schema, &text), Ok(()), "{place}");
+    for (position, text) in blocks("# tidegate.yaml") {
+        assert_eq!(check(&schema, &text), Ok(()), "{position}");
     }
     assert_eq!(check(&schema, "{}"), Ok(()));
 }

@@ -17,13 +17,13 @@ fn code_in(url: &str) -> &str {
 
 #[test]
 fn the_printed_address_signs_in_once_and_has_no_token() {
-    let place = ProgramFolder::new();
-    let server = place.serve(&["--data-dir", "tidegate-data", "--log-level", "trace"]);
-    let token = fs::read_to_string(place.path("tidegate-data/admin-token")).unwrap();
+    let folder = ProgramFolder::new();
+    let server = folder.serve(&["--data-dir", "tidegate-data", "--log-level", "trace"]);
+    let token = fs::read_to_string(folder.path("tidegate-data/admin-token")).unwrap();
     let token = token.trim_end();
     let url = server.url();
     let no_desktop = [("DISPLAY", ""), ("WAYLAND_DISPLAY", "")];
-    let run = place.run_with(&["console", "--server", &url], &no_desktop);
+    let run = folder.run_with(&["console", "--server", &url], &no_desktop);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     assert!(run.stdout.starts_with(&format!("{url}/console/#code=")));
     assert!(run.stderr.contains("within 60 s"), "{}", run.stderr);
@@ -33,7 +33,7 @@ fn the_printed_address_signs_in_once_and_has_no_token() {
     assert_eq!(open().with_status(200).json()["name"], "admin-token");
     open().with_status(401);
 
-    let run_json = place.run_with(&["console", "--json", "--no-open", "--server", &url], &[]);
+    let run_json = folder.run_with(&["console", "--json", "--no-open", "--server", &url], &[]);
     assert_eq!(run_json.code, Some(0), "{}", run_json.stderr);
     assert!(run_json.stdout.contains("\"opened\": false"));
     server.signal(Signal::TERM);
@@ -45,18 +45,18 @@ fn the_printed_address_signs_in_once_and_has_no_token() {
 
 #[test]
 fn where_there_is_a_desktop_a_private_page_leads_to_the_address() {
-    let place = ProgramFolder::new();
-    let server = place.serve(&["--data-dir", "tidegate-data"]);
-    let fake = place.path("xdg-open");
+    let folder = ProgramFolder::new();
+    let server = folder.serve(&["--data-dir", "tidegate-data"]);
+    let fake = folder.path("xdg-open");
     fs::write(
         &fake,
         "#!/bin/sh\necho \"$@\" >opened.new\nmv opened.new opened\n",
     )
     .unwrap();
     fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
-    let folder = fake.parent().unwrap().display().to_string();
-    let path = format!("{folder}:/usr/bin:/bin");
-    let runtime = place.path("runtime");
+    let programs = fake.parent().unwrap().display().to_string();
+    let path = format!("{programs}:/usr/bin:/bin");
+    let runtime = folder.path("runtime");
     fs::create_dir(&runtime).unwrap();
     let runtime_text = runtime.display().to_string();
     let desktop = [
@@ -64,11 +64,11 @@ fn where_there_is_a_desktop_a_private_page_leads_to_the_address() {
         ("PATH", path.as_str()),
         ("XDG_RUNTIME_DIR", runtime_text.as_str()),
     ];
-    let run = place.run_with(&["console", "--server", &server.url()], &desktop);
+    let run = folder.run_with(&["console", "--server", &server.url()], &desktop);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     assert!(run.stderr.contains("opened in your browser"));
     let opened = wait_until("the page", PATIENCE, || {
-        fs::read_to_string(place.path("opened")).ok()
+        fs::read_to_string(folder.path("opened")).ok()
     });
     // Arguments can be read by all users of the machine.
     let page = std::path::Path::new(opened.trim_end());
@@ -88,10 +88,10 @@ fn where_there_is_a_desktop_a_private_page_leads_to_the_address() {
 
 #[test]
 fn a_server_without_the_console_says_so() {
-    let place = ProgramFolder::new();
+    let folder = ProgramFolder::new();
     let off = [("TIDEGATE_CONSOLE", "off")];
-    let server = place.serve_with(&["--data-dir", "tidegate-data"], &off);
-    let run = place.run_with(&["console", "--server", &server.url()], &[]);
+    let server = folder.serve_with(&["--data-dir", "tidegate-data"], &off);
+    let run = folder.run_with(&["console", "--server", &server.url()], &[]);
     assert_eq!(run.code, Some(2));
     assert!(run.stderr.contains("`console` is `off`"), "{}", run.stderr);
 }

@@ -17,8 +17,8 @@ fn rules(count: u32) -> Value {
 
 #[test]
 fn rules_that_find_no_room_are_refused_and_the_old_ones_stay() {
-    let place = ProgramFolder::new();
-    let server = place.serve_with_small_files(BLOCKS, &[]);
+    let folder = ProgramFolder::new();
+    let server = folder.serve_with_small_files(BLOCKS, &[]);
     let before = server
         .ask("PUT /v1/rules", &rules(2).to_string())
         .with_status(200)
@@ -33,7 +33,9 @@ fn rules_that_find_no_room_are_refused_and_the_old_ones_stay() {
     assert_eq!(server.ask("GET /v1/rules", "").json(), before);
     let history = server.ask("GET /v1/rules/history", "").json();
     assert_eq!(history["history"].as_array().unwrap().len(), 1);
-    let left = std::fs::read_dir(place.path("data/rules")).unwrap().count();
+    let left = std::fs::read_dir(folder.path("data/rules"))
+        .unwrap()
+        .count();
     assert_eq!(left, 1, "nothing half-written is left");
 
     let one = json!({"id": "one-more", "per": [], "limit": "5/minute"});
@@ -47,5 +49,5 @@ fn rules_that_find_no_room_are_refused_and_the_old_ones_stay() {
     );
     server.kill();
 
-    assert_eq!(place.serve(&[]).ask("GET /v1/rules", "").json(), after);
+    assert_eq!(folder.serve(&[]).ask("GET /v1/rules", "").json(), after);
 }

@@ -9,9 +9,9 @@ const RULES: &str = "rules:\n  - {id: probes, match: {path: /healthz}, per: [ip]
 
 #[test]
 fn requests_go_through_as_the_rules_say_and_a_shutdown_is_in_good_order() {
-    let place = ProgramFolder::new();
-    place.write("rules.yaml", RULES);
-    let behind = place.serve(&[]);
+    let folder = ProgramFolder::new();
+    folder.write("rules.yaml", RULES);
+    let behind = folder.serve(&[]);
     let url = behind.url();
     let arguments = [
         "--rules",
@@ -21,7 +21,7 @@ fn requests_go_through_as_the_rules_say_and_a_shutdown_is_in_good_order() {
         "--upstream",
         &url,
     ];
-    let server = place.serve(&[&arguments[..], &["--data-dir", "other"]].concat());
+    let server = folder.serve(&[&arguments[..], &["--data-dir", "other"]].concat());
     let mut client = HttpClient::to(server.gateway.unwrap());
     client.ask("GET /healthz", "").with_status(200);
     let denied = client.ask("GET /healthz", "").with_status(429);
@@ -35,11 +35,11 @@ fn requests_go_through_as_the_rules_say_and_a_shutdown_is_in_good_order() {
 
 #[test]
 fn a_gateway_needs_something_else_to_stand_before() {
-    let place = ProgramFolder::new();
-    let run = place.fail_to_serve(&["--gateway", "127.0.0.1:0"]);
+    let folder = ProgramFolder::new();
+    let run = folder.fail_to_serve(&["--gateway", "127.0.0.1:0"]);
     assert_eq!(run.code, Some(2));
     assert!(run.stderr.contains("--upstream URL"), "{}", run.stderr);
-    let run = place.fail_to_serve(&["--upstream", "http://127.0.0.1:1"]);
+    let run = folder.fail_to_serve(&["--upstream", "http://127.0.0.1:1"]);
     assert!(
         run.stderr.contains("has no meaning without `gateway`"),
         "{}",

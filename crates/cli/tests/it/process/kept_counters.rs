@@ -35,14 +35,14 @@ const PATHS: [&str; 9] = [
 /// For servers that a test does not want to wait long for.
 const OFTEN: [(&str, &str); 1] = [("TIDEGATE_SNAPSHOT", "1s")];
 
-fn place() -> ProgramFolder {
-    let place = ProgramFolder::new();
-    place.write("rules.yaml", RULES);
-    place
+fn folder() -> ProgramFolder {
+    let folder = ProgramFolder::new();
+    folder.write("rules.yaml", RULES);
+    folder
 }
 
-fn serve(place: &ProgramFolder) -> Server {
-    place.serve(&["--rules", "rules.yaml"])
+fn serve(folder: &ProgramFolder) -> Server {
+    folder.serve(&["--rules", "rules.yaml"])
 }
 
 fn body(path: &str, cost: u64) -> String {
@@ -84,8 +84,8 @@ fn wait_for_metric(server: &Server, name: &str, least: f64) {
 
 #[test]
 fn a_clean_restart_forgets_nothing() {
-    let place = place();
-    let server = serve(&place);
+    let folder = folder();
+    let server = serve(&folder);
     let mut leases = Vec::new();
     for path in PATHS {
         let answer = check(&server, path, 2);
@@ -94,13 +94,13 @@ fn a_clean_restart_forgets_nothing() {
     }
     check(&server, "/month", 3);
     end(server);
-    let mode = fs::metadata(place.path("data/counters")).unwrap();
+    let mode = fs::metadata(folder.path("data/counters")).unwrap();
     assert_eq!(mode.permissions().mode() & 0o777, 0o600);
-    let bytes = fs::read(place.path("data/counters")).unwrap();
+    let bytes = fs::read(folder.path("data/counters")).unwrap();
     let key = b"u-client";
     assert!(!bytes.windows(key.len()).any(|part| part == key));
 
-    let server = serve(&place);
+    let server = serve(&folder);
     server.log.wait_for("counters were restored");
     for path in PATHS.into_iter().filter(|path| *path != "/month") {
         let answer = check(&server, path, 1);
@@ -117,41 +117,41 @@ fn a_clean_restart_forgets_nothing() {
     assert_eq!(remaining(&server, "/places"), 4);
     end(server);
 
-    let server = serve(&place);
+    let server = serve(&folder);
     assert_eq!(remaining(&server, "/places"), 4);
     assert_eq!(remaining(&server, "/bucket"), 2);
 }
 
 #[test]
 fn what_was_reset_stays_reset_and_a_changed_limit_goes_on_from_what_was_used() {
-    let place = place();
-    let server = serve(&place);
+    let folder = folder();
+    let server = serve(&folder);
     for path in PATHS {
         check(&server, path, 4);
     }
     end(server);
-    place.write("rules.yaml", &RULES.replace("5/day", "7/day"));
-    let server = serve(&place);
+    folder.write("rules.yaml", &RULES.replace("5/day", "7/day"));
+    let server = serve(&folder);
     assert_eq!(remaining(&server, "/log"), 3, "the limit was raised");
     let reset = json!({"attributes": {"user_id": "u-client"}, "rule": "log"});
     server
         .ask("POST /v1/reset", &reset.to_string())
         .with_status(200);
     end(server);
-    let server = serve(&place);
+    let server = serve(&folder);
     assert_eq!(remaining(&server, "/log"), 7);
     assert_eq!(remaining(&server, "/counter"), 3);
 }
 
 #[test]
 fn counters_are_written_at_the_interval_and_only_if_they_have_changed() {
-    let place = place();
-    let server = place.serve_with(&["--rules", "rules.yaml"], &OFTEN);
+    let folder = folder();
+    let server = folder.serve_with(&["--rules", "rules.yaml"], &OFTEN);
     assert!(has_metric(&server, "tidegate_snapshots_total 0"));
     check(&server, "/month", 5);
     wait_for_metric(&server, "tidegate_snapshots_total", 1.0);
     assert!(metric(&server, "tidegate_snapshot_bytes") > 100.0);
-    let written = fs::metadata(place.path("data/counters"))
+    let written = fs::metadata(folder.path("data/counters"))
         .unwrap()
         .modified()
         .unwrap();
@@ -169,22 +169,22 @@ fn counters_are_written_at_the_interval_and_only_if_they_have_changed() {
     }
     assert!(has_metric(&server, "tidegate_snapshots_total 1"));
     server.kill();
-    let after = fs::metadata(place.path("data/counters")).unwrap();
+    let after = fs::metadata(folder.path("data/counters")).unwrap();
     assert_eq!(after.modified().unwrap(), written);
-    let server = serve(&place);
+    let server = serve(&folder);
     assert_eq!(remaining(&server, "/month"), 0);
 }
 
 #[test]
 fn counters_are_not_kept_if_that_is_off_with_redis_and_with_times_of_requests() {
     let redis = RedisServer::start();
-    let place = place();
+    let folder = folder();
     let rules = ["--rules", "rules.yaml"];
     // One that is there stays as it is, and is not read.
-    let server = serve(&place);
+    let server = serve(&folder);
     check(&server, "/month", 5);
     end(server);
-    let kept = fs::read(place.path("data/counters")).unwrap();
+    let kept = fs::read(folder.path("data/counters")).unwrap();
     for (arguments, environment) in [
         (&rules[..], &[("TIDEGATE_SNAPSHOT", "off")][..]),
         (&[&rules[..], &["--trust-timestamps"]].concat(), &[]),
@@ -193,24 +193,24 @@ fn counters_are_not_kept_if_that_is_off_with_redis_and_with_times_of_requests() 
             &[("TIDEGATE_REDIS_DEADLINE", "5s")],
         ),
     ] {
-        let server = place.serve_with(arguments, environment);
+        let server = folder.serve_with(arguments, environment);
         let before = remaining(&server, "/month");
         assert_eq!(before, 5, "{arguments:?}");
         check(&server, "/month", 1);
         let log = end(server);
         assert!(!log.contains("counters were restored"), "{log}");
-        assert_eq!(fs::read(place.path("data/counters")).unwrap(), kept);
+        assert_eq!(fs::read(folder.path("data/counters")).unwrap(), kept);
     }
-    assert_eq!(remaining(&serve(&place), "/month"), 0);
+    assert_eq!(remaining(&serve(&folder), "/month"), 0);
 }
 
 #[test]
 fn a_snapshot_that_cannot_be_used_is_set_aside_with_a_warning() {
-    let place = place();
-    let server = serve(&place);
+    let folder = folder();
+    let server = serve(&folder);
     check(&server, "/month", 5);
     end(server);
-    let file = place.path("data/counters");
+    let file = folder.path("data/counters");
     let whole = fs::read(&file).unwrap();
     let mut flipped = whole.clone();
     flipped[whole.len() / 2] ^= 4;
@@ -225,7 +225,7 @@ fn a_snapshot_that_cannot_be_used_is_set_aside_with_a_warning() {
         (newer, "it has version 99"),
     ] {
         fs::write(&file, &bytes).unwrap();
-        let server = serve(&place);
+        let server = serve(&folder);
         let log = server.log.wait_for("the rules are in force");
         assert!(log.contains("all limits start fresh"), "{log}");
         assert!(log.contains(why), "{why}: {log}");
@@ -235,39 +235,39 @@ fn a_snapshot_that_cannot_be_used_is_set_aside_with_a_warning() {
         );
         assert_eq!(remaining(&server, "/month"), 5);
         assert!(!file.exists());
-        let aside = fs::read(place.path("data/counters.corrupt")).unwrap();
+        let aside = fs::read(folder.path("data/counters.corrupt")).unwrap();
         assert_eq!(aside, bytes);
         // From here on counters are kept again.
         check(&server, "/month", 2);
         end(server);
-        let server = serve(&place);
+        let server = serve(&folder);
         assert_eq!(remaining(&server, "/month"), 3);
     }
 }
 
 #[test]
 fn something_else_in_the_place_of_the_snapshot_does_not_keep_a_server_from_starting() {
-    let place = place();
-    fs::create_dir_all(place.path("data/counters")).unwrap();
-    let server = serve(&place);
+    let folder = folder();
+    fs::create_dir_all(folder.path("data/counters")).unwrap();
+    let server = serve(&folder);
     server.log.wait_for("cannot be used");
     check(&server, "/month", 2);
     end(server);
-    assert_eq!(remaining(&serve(&place), "/month"), 3);
+    assert_eq!(remaining(&serve(&folder), "/month"), 3);
 }
 
 #[test]
 fn a_failed_write_keeps_the_last_file_and_is_logged_once_counted_and_shown() {
-    let place = ProgramFolder::new();
+    let folder = ProgramFolder::new();
     // 32 KiB, in blocks of 512 bytes.
-    let server = place.serve_with_small_files(64, &OFTEN);
+    let server = folder.serve_with_small_files(64, &OFTEN);
     let rules = json!({"rules": [{"id": "a", "per": ["user_id"], "limit": "5/month"}]});
     server
         .ask("PUT /v1/rules", &rules.to_string())
         .with_status(200);
     check(&server, "/", 2);
     wait_for_metric(&server, "tidegate_snapshots_total", 1.0);
-    let kept = fs::read(place.path("data/counters")).unwrap();
+    let kept = fs::read(folder.path("data/counters")).unwrap();
     let ready = server.ask("GET /readyz", "").with_status(200).json();
     assert_eq!(ready["warnings"], json!([]));
 
@@ -289,7 +289,7 @@ fn a_failed_write_keeps_the_last_file_and_is_logged_once_counted_and_shown() {
     let warning = ready["warnings"][0].as_str().unwrap();
     assert!(warning.contains("counters cannot be written"), "{ready}");
     assert!(warning.contains("no room to write"), "{ready}");
-    assert_eq!(fs::read(place.path("data/counters")).unwrap(), kept);
+    assert_eq!(fs::read(folder.path("data/counters")).unwrap(), kept);
     assert_eq!(check(&server, "/", 0)["remaining"], 3, "checks go on");
     let log = end(server);
     assert_eq!(
@@ -297,18 +297,18 @@ fn a_failed_write_keeps_the_last_file_and_is_logged_once_counted_and_shown() {
         1,
         "{log}"
     );
-    let names = fs::read_dir(place.path("data")).unwrap();
+    let names = fs::read_dir(folder.path("data")).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(names.filter(|name| name.contains("tmp")).count(), 0);
-    assert_eq!(fs::read(place.path("data/counters")).unwrap(), kept);
-    let server = place.serve(&[]);
+    assert_eq!(fs::read(folder.path("data/counters")).unwrap(), kept);
+    let server = folder.serve(&[]);
     assert_eq!(check(&server, "/", 0)["remaining"], 3);
 }
 
 #[test]
 fn a_data_directory_that_is_not_writable_any_more_is_read() {
-    let place = ProgramFolder::new();
-    let server = place.serve_unprivileged(&[]);
+    let folder = ProgramFolder::new();
+    let server = folder.serve_unprivileged(&[]);
     let rules = json!({"rules": [{"id": "a", "per": ["user_id"], "limit": "5/month"}]});
     server
         .ask("PUT /v1/rules", &rules.to_string())
@@ -316,21 +316,21 @@ fn a_data_directory_that_is_not_writable_any_more_is_read() {
     check(&server, "/", 2);
     end(server);
     let set_mode = |mode| {
-        fs::set_permissions(place.path("data"), fs::Permissions::from_mode(mode)).unwrap();
+        fs::set_permissions(folder.path("data"), fs::Permissions::from_mode(mode)).unwrap();
     };
     set_mode(0o500);
-    let server = place.serve_unprivileged(&[]);
+    let server = folder.serve_unprivileged(&[]);
     server.log.wait_for("counters are not kept across restarts");
     assert_eq!(check(&server, "/", 1)["remaining"], 2);
     end(server);
     set_mode(0o700);
-    assert_eq!(check(&place.serve(&[]), "/", 0)["remaining"], 3);
+    assert_eq!(check(&folder.serve(&[]), "/", 0)["remaining"], 3);
 }
 
 #[test]
 fn a_snapshot_of_more_keys_than_the_store_may_hold_is_read() {
-    let place = place();
-    let server = serve(&place);
+    let folder = folder();
+    let server = serve(&folder);
     let user = |number| json!({"attributes": {"path": "/month", "user_id": format!("{number}")}});
     let checks: Vec<Value> = (0..500).map(user).collect();
     server
@@ -341,7 +341,7 @@ fn a_snapshot_of_more_keys_than_the_store_may_hold_is_read() {
         .with_status(200);
     end(server);
     let few = [("TIDEGATE_MAX_KEYS", "20")];
-    let server = place.serve_with(&["--rules", "rules.yaml"], &few);
+    let server = folder.serve_with(&["--rules", "rules.yaml"], &few);
     let log = server.log.wait_for("more keys than `max_keys`");
     assert!(log.contains("keys=480"), "{log}");
     assert!(has_metric(&server, "tidegate_keys 20"));
@@ -430,16 +430,16 @@ fn a_killed_server_goes_on_from_a_snapshot_that_is_at_most_an_interval_old() {
     let kills = number("TIDEGATE_KILLS", 10);
     // How late a busy machine may let the server write.
     let late = Duration::from_millis(number("TIDEGATE_KILLS_LATE_MS", 5_000));
-    let place = ProgramFolder::new();
+    let folder = ProgramFolder::new();
     let rules = "rules:
   - {id: month, match: {path: /month}, per: [], limit: 100000000/month}
   - {id: log, match: {path: /log}, per: [], limit: 100000000/day, algorithm: sliding_window_log}
   - {id: others, match: {path: /others}, per: [user_id], missing: deny, limit: 5/month}
 ";
-    place.write("rules.yaml", rules);
+    folder.write("rules.yaml", rules);
     let serve = || {
         let level = [OFTEN[0], ("TIDEGATE_LOG_LEVEL", "warn")];
-        place.serve_with(&["--rules", "rules.yaml"], &level)
+        folder.serve_with(&["--rules", "rules.yaml"], &level)
     };
     let user =
         |number: u32| json!({"attributes": {"path": "/others", "user_id": number.to_string()}});

@@ -39,7 +39,7 @@ struct Write {
 
 #[test]
 fn a_server_that_is_killed_while_it_writes_comes_back_with_one_whole_version() {
-    let place = ProgramFolder::new();
+    let folder = ProgramFolder::new();
     let mut model = Model {
         versions: BTreeMap::from([(0, Vec::new())]),
         under_way: None,
@@ -48,7 +48,7 @@ fn a_server_that_is_killed_while_it_writes_comes_back_with_one_whole_version() {
     };
     let mut acknowledged = 0;
     while acknowledged < WRITES {
-        let server = place.serve_with(&[], &[("TIDEGATE_LOG_LEVEL", "warn")]);
+        let server = folder.serve_with(&[], &[("TIDEGATE_LOG_LEVEL", "warn")]);
         model.compare(&mut server.client());
         let log = std::sync::Arc::clone(&server.log);
         acknowledged += write_until_killed(server, &mut model);
@@ -60,7 +60,7 @@ fn a_server_that_is_killed_while_it_writes_comes_back_with_one_whole_version() {
             "{log}"
         );
     }
-    model.compare(&mut place.serve(&[]).client());
+    model.compare(&mut folder.serve(&[]).client());
 }
 
 /// Writes until the server does not answer any more. The server is killed at some moment in or between writes.
@@ -128,7 +128,7 @@ impl Model {
             // The same ids again, so that a mix of two versions would be seen.
             0..=2 => {
                 let count = 1 + self.random.below(12);
-                let rules: Vec<Value> = (0..count).map(|place| rule(format!("r{place}"))).collect();
+                let rules: Vec<Value> = (0..count).map(|index| rule(format!("r{index}"))).collect();
                 Write {
                     call: "PUT /v1/rules".to_owned(),
                     body: json!({ "rules": rules }).to_string(),
@@ -145,8 +145,8 @@ impl Model {
                 }
             }
             5..=6 if !rules.is_empty() => {
-                let place = self.random.below(rules.len() as u64);
-                let removed = rules.remove(usize::try_from(place).unwrap());
+                let folder = self.random.below(rules.len() as u64);
+                let removed = rules.remove(usize::try_from(folder).unwrap());
                 Write {
                     call: format!("DELETE /v1/rules/{}", removed["id"].as_str().unwrap()),
                     body: String::new(),
@@ -160,8 +160,8 @@ impl Model {
                 if kept.is_empty() {
                     return self.next();
                 }
-                let place = usize::try_from(self.random.below(kept.len() as u64)).unwrap();
-                let version = kept[place];
+                let folder = usize::try_from(self.random.below(kept.len() as u64)).unwrap();
+                let version = kept[folder];
                 Write {
                     call: "POST /v1/rules/rollback".to_owned(),
                     body: json!({ "version": version }).to_string(),

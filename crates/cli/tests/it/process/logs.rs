@@ -10,9 +10,9 @@ const SECRETS: [&str; 2] = ["user-7f3a", "203.0.113.7"];
 
 #[test]
 fn a_burst_of_denials_is_a_few_lines_of_json_without_a_key() {
-    let place = ProgramFolder::new();
+    let folder = ProgramFolder::new();
     let rules = "rules:\n  - {id: closed, per: [user_id, ip], missing: deny, limit: 1/hour}\n";
-    place.write("rules.yaml", rules);
+    folder.write("rules.yaml", rules);
     let arguments = [
         "--rules",
         "rules.yaml",
@@ -21,7 +21,7 @@ fn a_burst_of_denials_is_a_few_lines_of_json_without_a_key() {
         "--log-level",
         "debug",
     ];
-    let server = place.serve(&arguments);
+    let server = folder.serve(&arguments);
     let mut client = server.client();
     let [user, ip] = SECRETS;
     let body = json!({"attributes": {"user_id": user, "ip": ip}}).to_string();
@@ -71,10 +71,10 @@ fn a_burst_of_denials_is_a_few_lines_of_json_without_a_key() {
 
 #[test]
 fn other_clients_have_other_hashes_in_the_log() {
-    let place = ProgramFolder::new();
+    let folder = ProgramFolder::new();
     let rules = "rules:\n  - {id: closed, per: [user_id], missing: deny, limit: blocked}\n";
-    place.write("rules.yaml", rules);
-    let server = place.serve(&["--rules", "rules.yaml", "--log-format", "json"]);
+    folder.write("rules.yaml", rules);
+    let server = folder.serve(&["--rules", "rules.yaml", "--log-format", "json"]);
     for user in ["a", "b"] {
         let body = json!({"attributes": {"user_id": user}}).to_string();
         server.ask("POST /v1/check", &body).with_status(429);

@@ -29,8 +29,8 @@ fn status_with(server: &Server, token: &str, (call, body): (&str, &str)) -> u16 
 
 #[test]
 fn behind_a_bare_proxy_the_admin_api_needs_the_token() {
-    let place = ProgramFolder::new();
-    let server = place.serve(&[]);
+    let folder = ProgramFolder::new();
+    let server = folder.serve(&[]);
     // As nginx sends it with nothing but `proxy_pass`: a loopback host, and no trace of the client.
     let host = server.address.to_string();
     let bare = [("host", host.as_str()), ("authorization", "")];
@@ -58,8 +58,8 @@ fn behind_a_bare_proxy_the_admin_api_needs_the_token() {
 
 #[test]
 fn the_token_counts_only_from_this_machine() {
-    let place = ProgramFolder::new();
-    let server = place.serve(&[]);
+    let folder = ProgramFolder::new();
+    let server = folder.serve(&[]);
     let json = ("content-type", "application/json");
     let table = [
         ("a foreign host", vec![("host", "limits.example.com"), json]),
@@ -121,16 +121,16 @@ fn the_token_counts_only_from_this_machine() {
 
 #[test]
 fn the_token_is_a_private_file_that_outlives_restarts_and_is_never_logged() {
-    let place = ProgramFolder::new();
-    place.write("rules.yaml", RULES);
-    let file = place.path("data/admin-token");
+    let folder = ProgramFolder::new();
+    folder.write("rules.yaml", RULES);
+    let file = folder.path("data/admin-token");
     let mut tokens = Vec::new();
     for arguments in [
         &[][..],
         &["--rules", "rules.yaml"],
         &["--log-level", "trace"],
     ] {
-        let server = place.serve(arguments);
+        let server = folder.serve(arguments);
         let mode = fs::metadata(&file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let text = fs::read_to_string(&file).unwrap();
@@ -149,10 +149,10 @@ fn the_token_is_a_private_file_that_outlives_restarts_and_is_never_logged() {
 
 #[test]
 fn a_deleted_token_is_replaced_on_sighup() {
-    let place = ProgramFolder::new();
-    let server = place.serve(&[]);
+    let folder = ProgramFolder::new();
+    let server = folder.serve(&[]);
     let old = server.token.clone().unwrap();
-    let file = place.path("data/admin-token");
+    let file = folder.path("data/admin-token");
     fs::remove_file(&file).unwrap();
     assert_eq!(status_with(&server, &old, READ), 200);
     server.signal(Signal::HUP);
@@ -167,26 +167,26 @@ fn a_deleted_token_is_replaced_on_sighup() {
 
 #[test]
 fn a_token_that_others_can_read_is_an_error() {
-    let place = ProgramFolder::new();
-    place.serve(&[]).kill();
-    let file = place.path("data/admin-token");
+    let folder = ProgramFolder::new();
+    folder.serve(&[]).kill();
+    let file = folder.path("data/admin-token");
     let token = fs::read_to_string(&file).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-    let run = place.fail_to_serve(&[]);
+    let run = folder.fail_to_serve(&[]);
     assert_eq!(run.code, Some(2));
     assert!(run.stderr.contains("has the mode 0640"), "{}", run.stderr);
     assert!(run.stderr.contains("chmod 600"), "{}", run.stderr);
     assert!(!run.stderr.contains(token.trim()), "{}", run.stderr);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o400)).unwrap();
-    place.serve(&[]);
+    folder.serve(&[]);
 }
 
 #[test]
 fn a_made_token_is_ignored_with_a_warning_once_one_is_configured() {
-    let place = ProgramFolder::new();
-    place.serve(&[]).kill();
-    let made = fs::read_to_string(place.path("data/admin-token")).unwrap();
-    let server = place.serve_with(&[], &[("TIDEGATE_TOKEN", "configured")]);
+    let folder = ProgramFolder::new();
+    folder.serve(&[]).kill();
+    let made = fs::read_to_string(folder.path("data/admin-token")).unwrap();
+    let server = folder.serve_with(&[], &[("TIDEGATE_TOKEN", "configured")]);
     let log = server
         .log
         .wait_for("is not used, because a token is configured");
@@ -195,18 +195,18 @@ fn a_made_token_is_ignored_with_a_warning_once_one_is_configured() {
     assert_eq!(status_with(&server, "configured", READ), 200);
     server.kill();
 
-    fs::remove_file(place.path("data/admin-token")).unwrap();
-    let server = place.serve_with(&[], &[("TIDEGATE_TOKEN", "configured")]);
-    assert!(!place.path("data/admin-token").exists());
+    fs::remove_file(folder.path("data/admin-token")).unwrap();
+    let server = folder.serve_with(&[], &[("TIDEGATE_TOKEN", "configured")]);
+    assert!(!folder.path("data/admin-token").exists());
     assert!(!server.log.text().contains("is not used, because"));
 }
 
 #[test]
 fn a_server_that_cannot_make_a_token_is_closed_to_administration() {
-    let place = ProgramFolder::new();
-    place.write("rules.yaml", RULES);
-    fs::write(place.path("taken"), "").unwrap();
-    let server = place.serve(&["--rules", "rules.yaml", "--data-dir", "taken"]);
+    let folder = ProgramFolder::new();
+    folder.write("rules.yaml", RULES);
+    fs::write(folder.path("taken"), "").unwrap();
+    let server = folder.serve(&["--rules", "rules.yaml", "--data-dir", "taken"]);
     server
         .log
         .wait_for("no token is configured, and a generated one cannot be stored");
@@ -218,39 +218,39 @@ fn a_server_that_cannot_make_a_token_is_closed_to_administration() {
     server.ask(CHECK.0, CHECK.1).with_status(200);
     let configured = [("TIDEGATE_TOKEN", "configured")];
     let arguments = ["--rules", "rules.yaml", "--data-dir", "taken"];
-    let server = place.serve_with(&arguments, &configured);
+    let server = folder.serve_with(&arguments, &configured);
     assert_eq!(status_with(&server, "configured", READ), 200);
 }
 
 #[test]
 fn commands_on_the_same_machine_need_no_flag() {
-    let place = ProgramFolder::new();
-    let server = place.serve(&["--data-dir", "tidegate-data"]);
+    let folder = ProgramFolder::new();
+    let server = folder.serve(&["--data-dir", "tidegate-data"]);
     let url = server.url();
-    let run = place.run_with(&["rules", "list", "--server", &url], &[]);
+    let run = folder.run_with(&["rules", "list", "--server", &url], &[]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     let by_name = format!("http://localhost:{}", server.address.port());
-    let run = place.run_with(&["rules", "history", "--server", &by_name], &[]);
+    let run = folder.run_with(&["rules", "history", "--server", &by_name], &[]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
 
     // A token that is given is used, and never the made one in its stead.
-    let run = place.run_with(
+    let run = folder.run_with(
         &["rules", "list", "--server", &url, "--token", "wrong"],
         &[],
     );
     assert_eq!(run.code, Some(2));
     // Another directory has no token of this server.
-    let run = place.run_with(
+    let run = folder.run_with(
         &["rules", "list", "--server", &url, "--data-dir", "other"],
         &[],
     );
     assert_eq!(run.code, Some(2));
     assert!(run.stderr.contains("--data-dir"), "{}", run.stderr);
 
-    let other = place.serve(&["--data-dir", "other"]);
-    let run = place.run_with(&["rules", "list", "--server", &other.url()], &[]);
+    let other = folder.serve(&["--data-dir", "other"]);
+    let run = folder.run_with(&["rules", "list", "--server", &other.url()], &[]);
     assert_eq!(run.code, Some(2), "the token of another server");
-    let run = place.run_with(
+    let run = folder.run_with(
         &[
             "rules",
             "list",
@@ -266,11 +266,11 @@ fn commands_on_the_same_machine_need_no_flag() {
 
 #[test]
 fn the_made_token_is_not_sent_to_a_program_that_took_the_address() {
-    let place = ProgramFolder::new();
-    let server = place.serve(&["--data-dir", "tidegate-data"]);
+    let folder = ProgramFolder::new();
+    let server = folder.serve(&["--data-dir", "tidegate-data"]);
     let address = server.address;
     server.kill();
-    assert!(place.path("tidegate-data/listening").exists());
+    assert!(folder.path("tidegate-data/listening").exists());
     let listener = std::net::TcpListener::bind(address).unwrap();
     let other = std::thread::spawn(move || {
         use std::io::{Read as _, Write as _};
@@ -282,7 +282,7 @@ fn the_made_token_is_not_sent_to_a_program_that_took_the_address() {
         stream.write_all(answer.as_bytes()).unwrap();
         String::from_utf8_lossy(&asked[..length]).to_lowercase()
     });
-    let run = place.run_with(
+    let run = folder.run_with(
         &["rules", "list", "--server", &format!("http://{address}")],
         &[],
     );
@@ -294,11 +294,11 @@ fn the_made_token_is_not_sent_to_a_program_that_took_the_address() {
 
 #[test]
 fn a_server_that_ended_well_leaves_no_address() {
-    let place = ProgramFolder::new();
-    let server = place.serve(&[]);
-    let text = fs::read_to_string(place.path("data/listening")).unwrap();
+    let folder = ProgramFolder::new();
+    let server = folder.serve(&[]);
+    let text = fs::read_to_string(folder.path("data/listening")).unwrap();
     assert_eq!(text, format!("http={}\n", server.address));
     server.signal(Signal::TERM);
     assert!(server.ended().0.success());
-    assert!(!place.path("data/listening").exists());
+    assert!(!folder.path("data/listening").exists());
 }

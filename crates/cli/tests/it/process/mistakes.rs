@@ -68,19 +68,19 @@ fn a_data_directory_that_may_not_be_read_has_a_message_of_its_own() {
         // For whom nothing is forbidden.
         return;
     }
-    let place = ProgramFolder::new();
-    std::fs::create_dir(place.path("data")).unwrap();
+    let folder = ProgramFolder::new();
+    std::fs::create_dir(folder.path("data")).unwrap();
     let locked = std::fs::Permissions::from_mode(0o000);
-    std::fs::set_permissions(place.path("data"), locked).unwrap();
-    let said = refused(&place.fail_to_serve(&[]), "tidegate serve");
+    std::fs::set_permissions(folder.path("data"), locked).unwrap();
+    let said = refused(&folder.fail_to_serve(&[]), "tidegate serve");
     assert!(said.contains("no permission to"), "{said}");
     assert!(said.contains("or give another --data-dir"), "{said}");
 }
 
 #[test]
 fn what_the_system_says_of_a_data_directory_is_repeated() {
-    let place = ProgramFolder::new();
-    let run = place.fail_to_serve(&["--data-dir", "/proc/tidegate-data"]);
+    let folder = ProgramFolder::new();
+    let run = folder.fail_to_serve(&["--data-dir", "/proc/tidegate-data"]);
     assert_eq!(run.code, Some(2));
     let said = "cannot create `/proc/tidegate-data`: No such file or directory (os error 2)";
     assert!(run.stderr.contains(said), "{}", run.stderr);
@@ -88,20 +88,20 @@ fn what_the_system_says_of_a_data_directory_is_repeated() {
 
 #[test]
 fn a_log_level_that_is_none_is_an_error() {
-    let place = ProgramFolder::new();
+    let folder = ProgramFolder::new();
     for level in [
         "loud",
         "info,loud",
         "tidegate_server=loud",
         "tidegate_server",
     ] {
-        let run = place.fail_to_serve(&["--log-level", level]);
+        let run = folder.fail_to_serve(&["--log-level", level]);
         assert_eq!(run.code, Some(2));
         let said =
             "is not a log level; write one of `error`, `warn`, `info`, `debug`, `trace` and `off`";
         assert!(run.stderr.contains(said), "{level}: {}", run.stderr);
     }
-    place.serve(&["--log-level", "WARN,tidegate_server=debug"]);
+    folder.serve(&["--log-level", "WARN,tidegate_server=debug"]);
 }
 
 /// What was typed and what came of it, which must be a failure.
@@ -116,9 +116,9 @@ fn shown(run: &ProgramRun, typed: &str) -> String {
 
 /// A server is started with these rules.
 fn serve(rules: &str) -> String {
-    let place = ProgramFolder::new();
-    place.write("rules.yaml", rules);
-    let run = place.fail_to_serve(&["--rules", "rules.yaml"]);
+    let folder = ProgramFolder::new();
+    folder.write("rules.yaml", rules);
+    let run = folder.fail_to_serve(&["--rules", "rules.yaml"]);
     refused(&run, "tidegate serve --rules rules.yaml")
 }
 
@@ -141,11 +141,11 @@ fn two_ids() -> String {
 }
 
 fn port_in_use() -> String {
-    let place = ProgramFolder::new();
-    place.write("rules.yaml", GOOD);
+    let folder = ProgramFolder::new();
+    folder.write("rules.yaml", GOOD);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let run = place.fail_to_serve(&["--rules", "rules.yaml", "--http", &address]);
+    let run = folder.fail_to_serve(&["--rules", "rules.yaml", "--http", &address]);
     let said = refused(&run, &format!("tidegate serve --http {address}"));
     said.replace(&address, "127.0.0.1:PORT")
 }
@@ -156,26 +156,26 @@ fn missing_file() -> String {
 }
 
 fn no_rules() -> String {
-    let place = ProgramFolder::new();
-    let server = place.serve(&[]);
+    let folder = ProgramFolder::new();
+    let server = folder.serve(&[]);
     let said = without_times(&server.log.wait_for("the rules are in force"));
     let allowed = server.ask("POST /v1/check", r#"{"attributes": {"ip": "1.2.3.4"}}"#);
     assert_eq!(allowed.json()["allowed"], true);
     let url = server.url();
-    let asked = place.run(&["check", "--attr", "ip=1.2.3.4", "--server", &url]);
+    let asked = folder.run(&["check", "--attr", "ip=1.2.3.4", "--server", &url]);
     let asked = shown(&asked, "tidegate check --attr ip=1.2.3.4");
     format!("$ tidegate serve\n{said}{asked}")
 }
 
 fn bad_token() -> String {
-    let place = ProgramFolder::new();
-    let server = place.serve_with(&[], &[("TIDEGATE_TOKEN", "open-sesame")]);
+    let folder = ProgramFolder::new();
+    let server = folder.serve_with(&[], &[("TIDEGATE_TOKEN", "open-sesame")]);
     let headers = [("authorization", "Bearer open-sesam")];
     let reply = server.ask_with("GET /v1/rules", &headers, "");
     assert_eq!(reply.status, 401);
     let url = server.url();
-    let with = place.run(&["rules", "list", "--token", "open-sesam", "--server", &url]);
-    let without = place.run(&["rules", "list", "--server", &url]);
+    let with = folder.run(&["rules", "list", "--token", "open-sesam", "--server", &url]);
+    let without = folder.run(&["rules", "list", "--server", &url]);
     format!(
         "> GET /v1/rules\n{}{}{}",
         reply.whole(),
@@ -198,17 +198,17 @@ fn malformed_json() -> String {
 }
 
 fn unknown_attribute() -> String {
-    let place = ProgramFolder::new();
-    place.write(
+    let folder = ProgramFolder::new();
+    folder.write(
         "rules.yaml",
         "rules:\n  - id: a\n    per: [userid]\n    limit: 5/minute\n",
     );
-    let validated = place.run(&["rules", "validate", "rules.yaml"]);
-    let server = place.serve(&["--rules", "rules.yaml"]);
+    let validated = folder.run(&["rules", "validate", "rules.yaml"]);
+    let server = folder.serve(&["--rules", "rules.yaml"]);
     let said = without_times(&server.log.wait_for("the rules are in force"));
     assert!(said.contains("did you mean `user_id`?"), "{said}");
     let url = server.url();
-    let asked = place.run(&["check", "--attr", "user=1", "--server", &url]);
+    let asked = folder.run(&["check", "--attr", "user=1", "--server", &url]);
     assert!(asked.stderr.contains("look at: userid"), "{}", asked.stderr);
     format!(
         "{}$ tidegate serve --rules rules.yaml\n{said}{}",
@@ -218,7 +218,7 @@ fn unknown_attribute() -> String {
 }
 
 fn data_directory() -> String {
-    let place = ProgramFolder::new();
-    place.write("data", "");
-    refused(&place.fail_to_serve(&[]), "tidegate serve --data-dir data")
+    let folder = ProgramFolder::new();
+    folder.write("data", "");
+    refused(&folder.fail_to_serve(&[]), "tidegate serve --data-dir data")
 }

@@ -11,20 +11,20 @@ tokens:
 
 #[test]
 fn tokens_that_cannot_be_had_keep_the_server_from_starting() {
-    let place = ProgramFolder::new();
-    place.write("tidegate.yaml", TOKENS);
-    let run = place.fail_to_serve(&["--config", "tidegate.yaml"]);
+    let folder = ProgramFolder::new();
+    folder.write("tidegate.yaml", TOKENS);
+    let run = folder.fail_to_serve(&["--config", "tidegate.yaml"]);
     insta::assert_snapshot!(run.whole());
 }
 
 #[test]
 fn what_cannot_be_known_of_clients_keeps_the_server_from_starting() {
-    let place = ProgramFolder::new();
-    place.write(
+    let folder = ProgramFolder::new();
+    folder.write(
         "tidegate.yaml",
         "identify: {api_key: {header: x-api-key}}\nclients_file: absent.yaml\n",
     );
-    let run = place.fail_to_serve(&["--config", "tidegate.yaml"]);
+    let run = folder.fail_to_serve(&["--config", "tidegate.yaml"]);
     assert_eq!(run.code, Some(2));
     assert!(
         run.stderr.contains("cannot read `absent.yaml`"),
@@ -35,15 +35,15 @@ fn what_cannot_be_known_of_clients_keeps_the_server_from_starting() {
 
 #[test]
 fn a_second_server_on_one_data_directory_is_refused() {
-    let place = ProgramFolder::new();
-    let server = place.serve(&[]);
-    let second = place.fail_to_serve(&[]);
+    let folder = ProgramFolder::new();
+    let server = folder.serve(&[]);
+    let second = folder.fail_to_serve(&[]);
     assert_eq!(second.code, Some(2));
     let process = server.pid().as_raw_nonzero();
     let said = format!("`data` is in use by another Tidegate server (process {process}); stop it");
     assert!(second.stderr.contains(&said), "{}", second.stderr);
     server.kill();
-    place.serve(&[]);
+    folder.serve(&[]);
 }
 
 #[test]
@@ -52,11 +52,11 @@ fn a_data_directory_of_another_user_is_refused_and_with_a_rule_file_not_read() {
         eprintln!("skipped: only root can give files to another user");
         return;
     }
-    let place = ProgramFolder::new();
-    place.serve(&[]).kill();
-    let token = place.path("data/admin-token");
+    let folder = ProgramFolder::new();
+    folder.serve(&[]).kill();
+    let token = folder.path("data/admin-token");
     std::os::unix::fs::chown(&token, Some(4_242), None).unwrap();
-    let run = place.fail_to_serve(&[]);
+    let run = folder.fail_to_serve(&[]);
     assert_eq!(run.code, Some(2));
     for said in [
         "`data/admin-token` belongs to the user 4242",
@@ -64,8 +64,8 @@ fn a_data_directory_of_another_user_is_refused_and_with_a_rule_file_not_read() {
     ] {
         assert!(run.stderr.contains(said), "{}", run.stderr);
     }
-    place.write("rules.yaml", "rules: [{id: a, per: [], limit: 2/hour}]");
-    let server = place.serve(&["--rules", "rules.yaml"]);
+    folder.write("rules.yaml", "rules: [{id: a, per: [], limit: 2/hour}]");
+    let server = folder.serve(&["--rules", "rules.yaml"]);
     let log = server.log.wait_for("belongs to the user 4242");
     assert!(
         log.contains("WARN nothing is kept across restarts"),
@@ -80,12 +80,12 @@ fn a_data_directory_of_another_user_is_refused_and_with_a_rule_file_not_read() {
 
 #[test]
 fn a_namespace_that_is_none_is_an_error_and_without_redis_it_has_no_effect() {
-    let place = ProgramFolder::new();
-    place.write(
+    let folder = ProgramFolder::new();
+    folder.write(
         "tidegate.yaml",
         "redis: redis://127.0.0.1:1\nnamespace: 'a:b'\n",
     );
-    let run = place.fail_to_serve(&["--config", "tidegate.yaml"]);
+    let run = folder.fail_to_serve(&["--config", "tidegate.yaml"]);
     assert_eq!(run.code, Some(2));
     assert!(
         run.stderr.contains(
@@ -94,7 +94,7 @@ fn a_namespace_that_is_none_is_an_error_and_without_redis_it_has_no_effect() {
         "{}",
         run.stderr
     );
-    let server = place.serve_with(&[], &[("TIDEGATE_NAMESPACE", "staging")]);
+    let server = folder.serve_with(&[], &[("TIDEGATE_NAMESPACE", "staging")]);
     server
         .log
         .wait_for("the setting `namespace` has no effect without `redis`");

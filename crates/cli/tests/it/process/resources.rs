@@ -138,8 +138,8 @@ fn the_memory_of_closed_connections_goes_back() {
 fn memory_goes_back(front_end: &str, request: &[u8]) {
     // Enough that what they take is well above what may stay.
     let count = if front_end == "resp" { 2_000 } else { 800 };
-    let place = ProgramFolder::new();
-    let server = place.serve(&["--grpc", "127.0.0.1:0", "--resp", "127.0.0.1:0"]);
+    let folder = ProgramFolder::new();
+    let server = folder.serve(&["--grpc", "127.0.0.1:0", "--resp", "127.0.0.1:0"]);
     let address = match front_end {
         "grpc" => server.grpc.unwrap(),
         "resp" => server.resp.unwrap(),
@@ -166,12 +166,12 @@ fn memory_goes_back(front_end: &str, request: &[u8]) {
 
 #[test]
 fn the_limit_of_descriptors_is_raised_and_what_does_not_fit_is_said() {
-    let place = ProgramFolder::new();
-    let server = place.serve_with_descriptors("-Sn 256", &[]);
+    let folder = ProgramFolder::new();
+    let server = folder.serve_with_descriptors("-Sn 256", &[]);
     let (soft, hard) = limits(&server);
     assert_eq!(soft, hard);
 
-    let server = place.serve_with_descriptors("-n 256", &["--data-dir", "other"]);
+    let server = folder.serve_with_descriptors("-n 256", &["--data-dir", "other"]);
     assert_eq!(limits(&server).0, "256");
     let log = server.log.wait_for("`max_connections` does not fit");
     assert!(log.contains("limit=256"), "{log}");
@@ -180,11 +180,11 @@ fn the_limit_of_descriptors_is_raised_and_what_does_not_fit_is_said() {
 #[test]
 fn requests_of_one_client_cannot_take_the_connections_of_all() {
     raise_own_limit();
-    let place = ProgramFolder::new();
+    let folder = ProgramFolder::new();
     let (behind, _) = upstream(4 << 20);
     let url = format!("http://{behind}");
     let arguments = ["--gateway", "127.0.0.1:0", "--upstream", &url];
-    let server = place.serve_with_descriptors("-n 256", &arguments);
+    let server = folder.serve_with_descriptors("-n 256", &arguments);
     let gateway = server.gateway.unwrap();
 
     let attack: Vec<_> = (0..2).map(|_| open_streams(gateway, 240)).collect();
@@ -216,17 +216,17 @@ fn requests_of_one_client_cannot_take_the_connections_of_all() {
 
 #[test]
 fn a_lack_of_descriptors_is_not_counted_against_a_server() {
-    let place = ProgramFolder::new();
+    let folder = ProgramFolder::new();
     let (behind, _) = upstream(4 << 20);
     let url = format!("http://{behind}");
     // More than there are, so that the system has to say no.
-    place.write(
+    folder.write(
         "tidegate.yaml",
         "max_upstream_connections: 1000\nmax_upstream_connections_per_client: 1000\n",
     );
     let arguments = ["--gateway", "127.0.0.1:0", "--upstream", &url];
     let arguments = [&arguments[..], &["--config", "tidegate.yaml"]].concat();
-    let server = place.serve_with_descriptors("-n 128", &arguments);
+    let server = folder.serve_with_descriptors("-n 128", &arguments);
     server.log.wait_for("is too low for that many connections");
     let gateway = server.gateway.unwrap();
     // Before the others, because there will be no descriptor left for it.
@@ -248,11 +248,11 @@ fn a_lack_of_descriptors_is_not_counted_against_a_server() {
 #[test]
 fn idle_connections_to_the_gateway_do_not_take_the_api_down() {
     raise_own_limit();
-    let place = ProgramFolder::new();
+    let folder = ProgramFolder::new();
     let (behind, _) = upstream(2);
     let url = format!("http://{behind}");
     let arguments = ["--gateway", "127.0.0.1:0", "--upstream", &url];
-    let server = place.serve_with_descriptors("-n 256", &arguments);
+    let server = folder.serve_with_descriptors("-n 256", &arguments);
     let idle: Vec<_> = (0..400)
         .map_while(|_| {
             let address = server.gateway.unwrap();
@@ -272,10 +272,10 @@ fn a_client_that_does_not_read_its_answer_costs_little_memory() {
     // Fewer than one address may have connections to servers.
     const CLIENTS: usize = 250;
     raise_own_limit();
-    let place = ProgramFolder::new();
+    let folder = ProgramFolder::new();
     let (behind, sent) = upstream(256 << 20);
     let url = format!("http://{behind}");
-    let server = place.serve(&["--gateway", "127.0.0.1:0", "--upstream", &url]);
+    let server = folder.serve(&["--gateway", "127.0.0.1:0", "--upstream", &url]);
     let before = memory(&server);
     let clients: Vec<_> = (0..CLIENTS)
         .map(|_| {

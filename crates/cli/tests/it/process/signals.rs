@@ -9,11 +9,11 @@ const RULES: &str = "rules:\n  - {id: all, per: [], limit: 10/minute}\n";
 const CHECK: &str = r#"{"attributes": {"ip": "1.2.3.4"}}"#;
 
 fn serve(environment: &[(&str, &str)]) -> (ProgramFolder, Server) {
-    let place = ProgramFolder::new();
-    place.write("rules.yaml", RULES);
+    let folder = ProgramFolder::new();
+    folder.write("rules.yaml", RULES);
     let arguments = ["--rules", "rules.yaml", "--log-level", "debug"];
-    let server = place.serve_with(&arguments, environment);
-    (place, server)
+    let server = folder.serve_with(&arguments, environment);
+    (folder, server)
 }
 
 /// A request whose body is only begun. The server has its head, and waits for the rest.
@@ -91,8 +91,8 @@ fn a_request_that_never_ends_is_cut_at_the_deadline() {
 #[test]
 fn a_signal_right_after_the_start_is_a_signal_to_a_server() {
     for _ in 0..10 {
-        let place = ProgramFolder::new();
-        let server = place.serve(&[]);
+        let folder = ProgramFolder::new();
+        let server = folder.serve(&[]);
         server.signal(Signal::HUP);
         server.signal(Signal::TERM);
         let (status, log) = server.ended();
@@ -102,10 +102,10 @@ fn a_signal_right_after_the_start_is_a_signal_to_a_server() {
 
 #[test]
 fn a_hangup_reads_the_file_again_whether_it_has_changed_or_not() {
-    let (place, server) = serve(&[]);
+    let (folder, server) = serve(&[]);
     server.signal(Signal::HUP);
     server.log.wait_for("the rules are the same as before");
-    place.write("rules.yaml", &RULES.replace("10", "20"));
+    folder.write("rules.yaml", &RULES.replace("10", "20"));
     server.signal(Signal::HUP);
     server.log.wait_for("the rules were reloaded");
     let rules = server.ask("GET /v1/rules/all", "").json();
@@ -114,8 +114,8 @@ fn a_hangup_reads_the_file_again_whether_it_has_changed_or_not() {
 
 #[test]
 fn a_hangup_without_a_file_is_explained_and_changes_nothing() {
-    let place = ProgramFolder::new();
-    let server = place.serve(&[]);
+    let folder = ProgramFolder::new();
+    let server = folder.serve(&[]);
     server.signal(Signal::HUP);
     server.log.wait_for("there is nothing to reload");
     server.ask("POST /v1/check", CHECK).with_status(200);
@@ -123,8 +123,8 @@ fn a_hangup_without_a_file_is_explained_and_changes_nothing() {
 
 #[test]
 fn it_serves_also_if_it_cannot_say_where() {
-    let place = ProgramFolder::new();
-    place.write("rules.yaml", RULES);
+    let folder = ProgramFolder::new();
+    folder.write("rules.yaml", RULES);
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
@@ -139,8 +139,8 @@ fn it_serves_also_if_it_cannot_say_where() {
             &address.to_string(),
             "--rules",
         ])
-        .arg(place.path("rules.yaml"))
-        .current_dir(place.path(""))
+        .arg(folder.path("rules.yaml"))
+        .current_dir(folder.path(""))
         .stdout(full.unwrap())
         .spawn()
         .unwrap();
@@ -155,6 +155,6 @@ fn it_serves_also_if_it_cannot_say_where() {
     process.kill().unwrap();
     process.wait().unwrap();
     reply.with_status(200);
-    let lock = place.path("tidegate-data/lock");
+    let lock = folder.path("tidegate-data/lock");
     assert!(lock.exists(), "the data directory is in the test's own");
 }

@@ -86,10 +86,10 @@ fn body(path: &str) -> String {
 fn start_twice(environment: &[(&str, &str)]) -> (Vec<(&'static str, u32)>, Vec<Value>) {
     let redis = RedisServer::start();
     let url = redis.url();
-    let places = [ProgramFolder::new(), ProgramFolder::new()];
-    let servers = places.each_ref().map(|place| {
-        place.write("rules.yaml", RULES);
-        place.serve_with(&["--redis", &url, "--rules", "rules.yaml"], environment)
+    let folders = [ProgramFolder::new(), ProgramFolder::new()];
+    let servers = folders.each_ref().map(|folder| {
+        folder.write("rules.yaml", RULES);
+        folder.serve_with(&["--redis", &url, "--rules", "rules.yaml"], environment)
     });
     let mut degraded = Vec::new();
     let mut admitted = Vec::new();
@@ -157,16 +157,16 @@ fn servers_that_start_on_a_busy_machine_decide_exactly() {
 fn a_server_that_was_stopped_for_a_second_blames_no_one_else() {
     let redis = RedisServer::start();
     let url = redis.url();
-    let place = ProgramFolder::new();
+    let folder = ProgramFolder::new();
     let rules = "rules:
   - {id: exact, match: {path: /exact}, per: [], limit: 1000000/23h}
   - {id: leased, match: {path: /leased}, per: [], limit: 1000000/23h, sync: leased}
   - {id: places, match: {path: /places}, per: [], limit: 1000000, algorithm: concurrency}
 ";
-    place.write("rules.yaml", rules);
+    folder.write("rules.yaml", rules);
     let deadline = setting("TIDEGATE_STOPPED_DEADLINE").unwrap_or_else(|| "300ms".to_owned());
     let environment = [("TIDEGATE_REDIS_DEADLINE", deadline.as_str())];
-    let server = place.serve_with(&["--redis", &url, "--rules", "rules.yaml"], &environment);
+    let server = folder.serve_with(&["--redis", &url, "--rules", "rules.yaml"], &environment);
     let is_over = Arc::new(AtomicBool::new(false));
     let answered = Arc::new(AtomicU32::new(0));
     let clients: Vec<JoinHandle<()>> = (0..12)

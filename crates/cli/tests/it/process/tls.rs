@@ -5,32 +5,32 @@ use rustix::process::Signal;
 use crate::server::{ProgramFolder, Server};
 use crate::server_process::ProgramRun;
 
-fn serve(place: &ProgramFolder) -> Server {
-    place.write(
+fn serve(folder: &ProgramFolder) -> Server {
+    folder.write(
         "rules.yaml",
         "rules:\n  - {id: a, per: [ip], limit: 1/hour}\n",
     );
-    place.write(
+    folder.write(
         "tidegate.yaml",
         "tls_cert: cert.pem\ntls_key: key.pem\nrules: rules.yaml\n",
     );
-    place.serve(&["--config", "tidegate.yaml"])
+    folder.serve(&["--config", "tidegate.yaml"])
 }
 
-fn check(place: &ProgramFolder, server: &Server, more: &[&str]) -> ProgramRun {
+fn check(folder: &ProgramFolder, server: &Server, more: &[&str]) -> ProgramRun {
     let url = format!("https://localhost:{}", server.address.port());
     let arguments = ["check", "--attr", "ip=1.2.3.4", "--server", &url];
-    place.run(&[&arguments, more].concat())
+    folder.run(&[&arguments, more].concat())
 }
 
 #[test]
 fn a_check_over_https_is_answered_to_those_who_trust_the_certificate() {
-    let place = ProgramFolder::new();
-    place.write_certificates("ca.pem", "localhost");
-    let server = serve(&place);
-    let allowed = check(&place, &server, &["--ca-file", "ca.pem"]);
+    let folder = ProgramFolder::new();
+    folder.write_certificates("ca.pem", "localhost");
+    let server = serve(&folder);
+    let allowed = check(&folder, &server, &["--ca-file", "ca.pem"]);
     assert_eq!(allowed.code, Some(0), "{}", allowed.whole());
-    let denied = check(&place, &server, &["--ca-file", "ca.pem"]);
+    let denied = check(&folder, &server, &["--ca-file", "ca.pem"]);
     assert_eq!(denied.code, Some(1), "{}", denied.whole());
     assert!(
         denied.stdout.contains("denied by rule a"),
@@ -38,52 +38,52 @@ fn a_check_over_https_is_answered_to_those_who_trust_the_certificate() {
         denied.stdout
     );
 
-    let distrusted = check(&place, &server, &[]);
+    let distrusted = check(&folder, &server, &[]);
     assert_eq!(distrusted.code, Some(2), "{}", distrusted.whole());
     assert!(
         distrusted.stderr.contains("--ca-file"),
         "{}",
         distrusted.stderr
     );
-    let plain = place.run(&["check", "--server", &server.url()]);
+    let plain = folder.run(&["check", "--server", &server.url()]);
     assert_eq!(plain.code, Some(2), "{}", plain.whole());
 }
 
 #[test]
 fn a_hangup_brings_a_new_certificate_in_and_a_bad_one_leaves_the_old() {
-    let place = ProgramFolder::new();
-    place.write_certificates("old.pem", "localhost");
-    let server = serve(&place);
-    place.write("cert.pem", "not a certificate");
+    let folder = ProgramFolder::new();
+    folder.write_certificates("old.pem", "localhost");
+    let server = serve(&folder);
+    folder.write("cert.pem", "not a certificate");
     server.signal(Signal::HUP);
     server.log.wait_for("the certificate stays as it was");
-    let old = check(&place, &server, &["--ca-file", "old.pem"]);
+    let old = check(&folder, &server, &["--ca-file", "old.pem"]);
     assert_eq!(old.code, Some(0), "{}", old.whole());
 
-    place.write_certificates("new.pem", "localhost");
+    folder.write_certificates("new.pem", "localhost");
     server.signal(Signal::HUP);
     server.log.wait_for("the certificate was read again");
-    let old = check(&place, &server, &["--ca-file", "old.pem"]);
+    let old = check(&folder, &server, &["--ca-file", "old.pem"]);
     assert_eq!(old.code, Some(2), "{}", old.whole());
-    let new = check(&place, &server, &["--ca-file", "new.pem"]);
+    let new = check(&folder, &server, &["--ca-file", "new.pem"]);
     assert_eq!(new.code, Some(1), "{}", new.whole());
 }
 
 #[test]
 fn a_certificate_that_cannot_be_used_keeps_the_server_from_starting() {
-    let place = ProgramFolder::new();
-    place.write("tidegate.yaml", "tls_cert: cert.pem\ntls_key: key.pem\n");
-    let missing = place.fail_to_serve(&["--config", "tidegate.yaml"]);
+    let folder = ProgramFolder::new();
+    folder.write("tidegate.yaml", "tls_cert: cert.pem\ntls_key: key.pem\n");
+    let missing = folder.fail_to_serve(&["--config", "tidegate.yaml"]);
     assert!(missing.stderr.contains("cert.pem"), "{}", missing.stderr);
-    place.write_certificates("ca.pem", "localhost");
-    place.write(
+    folder.write_certificates("ca.pem", "localhost");
+    folder.write(
         "key.pem",
         &rcgen::KeyPair::generate().unwrap().serialize_pem(),
     );
-    let foreign = place.fail_to_serve(&["--config", "tidegate.yaml"]);
+    let foreign = folder.fail_to_serve(&["--config", "tidegate.yaml"]);
     assert!(foreign.stderr.contains("key.pem"), "{}", foreign.stderr);
-    place.write("tidegate.yaml", "tls_cert: cert.pem\n");
-    let half = place.fail_to_serve(&["--config", "tidegate.yaml"]);
+    folder.write("tidegate.yaml", "tls_cert: cert.pem\n");
+    let half = folder.fail_to_serve(&["--config", "tidegate.yaml"]);
     assert!(
         half.stderr.contains("goes together with `tls_key`"),
         "{}",

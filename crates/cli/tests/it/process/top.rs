@@ -96,8 +96,8 @@ fn end_of(mut child: Child) -> Option<i32> {
     .code()
 }
 
-fn serve_with_denials(place: &ProgramFolder, arguments: &[&str]) -> Server {
-    let server = place.serve(arguments);
+fn serve_with_denials(folder: &ProgramFolder, arguments: &[&str]) -> Server {
+    let server = folder.serve(arguments);
     let rules = r#"{"rules": [{"id": "per-user", "per": ["user_id"], "limit": "1/hour"}]}"#;
     server.ask("PUT /v1/rules", rules).with_status(200);
     for user in ["<img src=x onerror=alert(1)>", HOSTILE] {
@@ -111,12 +111,12 @@ fn serve_with_denials(place: &ProgramFolder, arguments: &[&str]) -> Server {
 
 #[test]
 fn a_terminal_is_used_followed_and_given_back() {
-    let place = ProgramFolder::new();
-    let server = serve_with_denials(&place, &[]);
+    let folder = ProgramFolder::new();
+    let server = serve_with_denials(&folder, &[]);
     let address = server.address.to_string();
     let url = format!("http://{address}");
     let mut terminal = TestTerminal::open();
-    let top = place.spawn_on(&terminal.end, &["top", "--server", &url]);
+    let top = folder.spawn_on(&terminal.end, &["top", "--server", &url]);
     terminal.wait_for("user_id=<img");
     terminal.wait_for("user_id=\\u{1b}[2J\\u{1b}]0;p");
     assert!(!terminal.is_given_back(), "keys are read one by one");
@@ -138,7 +138,7 @@ fn a_terminal_is_used_followed_and_given_back() {
     // The server goes away, and comes back.
     server.kill();
     terminal.wait_for("no answer for");
-    let _server = place.serve(&["--http", &address]);
+    let _server = folder.serve(&["--http", &address]);
     terminal.text.clear();
     terminal.wait_for("live");
     terminal.press("q");
@@ -149,11 +149,11 @@ fn a_terminal_is_used_followed_and_given_back() {
 
 #[test]
 fn a_signal_gives_the_terminal_back_first() {
-    let place = ProgramFolder::new();
-    let server = serve_with_denials(&place, &[]);
+    let folder = ProgramFolder::new();
+    let server = serve_with_denials(&folder, &[]);
     let url = format!("http://{}", server.address);
     let mut terminal = TestTerminal::open();
-    let top = place.spawn_on(&terminal.end, &["top", "--server", &url]);
+    let top = folder.spawn_on(&terminal.end, &["top", "--server", &url]);
     terminal.wait_for("live");
     kill_process(Pid::from_child(&top), Signal::TERM).unwrap();
     assert_eq!(end_of(top), Some(0));
@@ -163,10 +163,10 @@ fn a_signal_gives_the_terminal_back_first() {
 
 #[test]
 fn without_a_terminal_it_prints_once_or_says_how() {
-    let place = ProgramFolder::new();
-    let server = serve_with_denials(&place, &[]);
+    let folder = ProgramFolder::new();
+    let server = serve_with_denials(&folder, &[]);
     let url = format!("http://{}", server.address);
-    let run = |more: &[&str]| place.run(&[&["top", "--server", &url], more].concat());
+    let run = |more: &[&str]| folder.run(&[&["top", "--server", &url], more].concat());
     let refused = run(&[]);
     assert_eq!(refused.code, Some(2));
     assert!(refused.stderr.contains("--once"), "{}", refused.stderr);

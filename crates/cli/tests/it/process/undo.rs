@@ -7,13 +7,13 @@ const SECOND: &str = "rules:\n  - {id: per-user, per: [user_id], limit: 2/minute
 
 #[test]
 fn a_change_is_found_previewed_and_taken_back() {
-    let place = ProgramFolder::new();
-    let server = place.serve(&[]);
+    let folder = ProgramFolder::new();
+    let server = folder.serve(&[]);
     let url = format!("http://{}", server.address);
     let run = |line: &str| {
         let mut words: Vec<&str> = line.split(' ').collect();
         words.extend(["--server", &url]);
-        place.run(&words)
+        folder.run(&words)
     };
     let ok = |line: &str| {
         let done = run(line);
@@ -27,7 +27,7 @@ fn a_change_is_found_previewed_and_taken_back() {
         done.stdout
     };
     for (name, text) in [("first.yaml", FIRST), ("second.yaml", SECOND)] {
-        place.write(name, text);
+        folder.write(name, text);
         ok(&format!("rules apply -f {name}"));
     }
     let status = ok("status");

@@ -4,13 +4,13 @@ use crate::server::ProgramFolder;
 
 #[test]
 fn a_misspelt_variable_keeps_the_server_from_starting_and_names_the_right_one() {
-    let place = ProgramFolder::new();
+    let folder = ProgramFolder::new();
     for (name, meant) in [
         ("TIDEGATE_HTPP", "TIDEGATE_HTTP"),
         ("TIDEGATE_TOKNE", "TIDEGATE_TOKEN"),
         ("TIDEGATE_REDIS_PASSWORDS", "TIDEGATE_REDIS_PASSWORD"),
     ] {
-        let run = place.run_with(&["serve", "--http", "127.0.0.1:0"], &[(name, "x")]);
+        let run = folder.run_with(&["serve", "--http", "127.0.0.1:0"], &[(name, "x")]);
         assert_eq!(run.code, Some(2), "{}", run.stderr);
         let said = format!("error: {name}: no setting has this variable; did you mean `{meant}`?");
         assert!(run.stderr.contains(&said), "{}", run.stderr);
@@ -19,9 +19,9 @@ fn a_misspelt_variable_keeps_the_server_from_starting_and_names_the_right_one() 
 
 #[test]
 fn a_blank_token_keeps_the_server_from_starting() {
-    let place = ProgramFolder::new();
+    let folder = ProgramFolder::new();
     for blank in ["", "  "] {
-        let run = place.run_with(
+        let run = folder.run_with(
             &["serve", "--http", "127.0.0.1:0"],
             &[("TIDEGATE_TOKEN", blank)],
         );
@@ -29,9 +29,9 @@ fn a_blank_token_keeps_the_server_from_starting() {
         assert!(run.stderr.contains("unset the variable"), "{}", run.stderr);
     }
     // A command takes it for none, and finds the token of the server on this machine.
-    let server = place.serve(&[]);
+    let server = folder.serve(&[]);
     let url = server.url();
-    let run = place.run_with(
+    let run = folder.run_with(
         &["rules", "list", "--server", &url, "--data-dir", "data"],
         &[("TIDEGATE_TOKEN", " ")],
     );
@@ -40,8 +40,8 @@ fn a_blank_token_keeps_the_server_from_starting() {
 
 #[test]
 fn other_unknown_variables_are_a_warning_and_those_of_kubernetes_are_ignored() {
-    let place = ProgramFolder::new();
-    place.write(
+    let folder = ProgramFolder::new();
+    folder.write(
         "tidegate.yaml",
         "tokens:\n  - {name: ops, token_env: TIDEGATE_TOKEN2, scopes: [read]}\n",
     );
@@ -57,7 +57,7 @@ fn other_unknown_variables_are_a_warning_and_those_of_kubernetes_are_ignored() {
         ("TIDEGATE_PORT_8080_TCP_ADDR", "10.0.0.1"),
         ("TIDEGATE_FAVOURITE_COLOUR", "blue"),
     ];
-    let server = place.serve_with(&["--config", "tidegate.yaml"], &environment);
+    let server = folder.serve_with(&["--config", "tidegate.yaml"], &environment);
     let log = server
         .log
         .wait_for("the environment variable `TIDEGATE_FAVOURITE_COLOUR` has no effect");

@@ -10,16 +10,16 @@ use super::story::{Manners, Setup, play, status_with_stopped_server, status_with
 
 /// Caddy with a site of the guide.
 pub(crate) fn start(setup: &Setup, site: &str) -> Proxy {
-    Proxy::start(&setup.place, |address| {
+    Proxy::start(&setup.folder, |address| {
         let site = setup.addressed(site);
         let site = site.replacen(":80 {", &format!(":{} {{", address.port()), 1);
         // Without its admin port, of which there is one on a machine.
         let own = "admin off\n persist_config off\n default_bind 127.0.0.1";
         let text = format!("{{\n {own}\n}}\n{site}");
-        setup.place.write("Caddyfile", &text);
+        setup.folder.write("Caddyfile", &text);
         let mut command = Command::new(program("caddy", "`scripts/install proxies`"));
         command.args(["run", "--adapter", "caddyfile", "--config"]);
-        command.arg(setup.place.path("Caddyfile"));
+        command.arg(setup.folder.path("Caddyfile"));
         command
     })
 }

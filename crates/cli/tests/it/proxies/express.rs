@@ -103,14 +103,14 @@ const ESCAPES: [Escape; 23] = [
 
 /// Starts Express behind a proxy of a guide, and sends it every escape from an address of its own.
 fn nothing_escapes(guide: &Guide, start: impl FnOnce(&Setup) -> Proxy) {
-    let place = ProgramFolder::new();
-    place.write("tidegate.yaml", &guide.yaml("# tidegate.yaml"));
+    let folder = ProgramFolder::new();
+    folder.write("tidegate.yaml", &guide.yaml("# tidegate.yaml"));
     // The same limits by the hour, so that nothing comes back while the test runs.
     let rules = guide.yaml("rules:").replace("/minute", "/hour");
     let by_host = "  - {id: by-host, match: {host: api.example.com, path: /hosts}, per: [ip], limit: 5/hour}\n";
-    place.write("rules.yaml", &(rules + by_host));
+    folder.write("rules.yaml", &(rules + by_host));
     let express = Express::start();
-    let setup = Setup::before(express.address, place);
+    let setup = Setup::before(express.address, folder);
     let proxy = start(&setup);
     for (last, escape) in (10..).zip(&ESCAPES) {
         let call = format!("GET {}", escape.path);

@@ -14,14 +14,14 @@ const PAGE: &str = "other-gateways.md";
 
 /// `HAProxy` with the script and a configuration of the guide. `asking` is where the script asks.
 pub(crate) fn start(setup: &Setup, configuration: &str, asking: &ReservedPort) -> Proxy {
-    Proxy::start(&setup.place, |address| {
+    Proxy::start(&setup.folder, |address| {
         let asking = format!("127.0.0.1:{}", asking.number());
         let addressed = |text: &str| setup.addressed(text).replace("127.0.0.1:8079", &asking);
         let script = &Guide::open(PAGE).blocks("lua")[0];
-        setup.place.write("tidegate.lua", &addressed(script));
+        setup.folder.write("tidegate.lua", &addressed(script));
         let configuration = addressed(configuration);
         let configuration = configuration.replace("bind :80\n", &format!("bind {address}\n"));
-        setup.place.write("haproxy.cfg", &configuration);
+        setup.folder.write("haproxy.cfg", &configuration);
         let mut command = Command::new(program("haproxy", "`apt-get install haproxy`"));
         command.args(["-f", "haproxy.cfg"]);
         command

@@ -10,15 +10,15 @@ use super::proxy::{Proxy, program};
 use super::story::{Manners, Setup, play, status_with_stopped_server, status_without_server};
 use crate::server::ProgramFolder;
 
-/// nginx with a `server` of the guide, in a main part that keeps all of its files in the place.
+/// nginx with a `server` of the guide, in a main part that keeps all of its files in the folder.
 pub(crate) fn start(setup: &Setup, server: &str) -> Proxy {
-    Proxy::start(&setup.place, |address| command(setup, server, address))
+    Proxy::start(&setup.folder, |address| command(setup, server, address))
 }
 
 fn command(setup: &Setup, server: &str, address: SocketAddr) -> Command {
     let server = setup.addressed(server);
     let server = server.replace("listen 80;", &format!("listen {address};"));
-    let folder = setup.place.path(".");
+    let folder = setup.folder.path(".");
     let folder = folder.display();
     let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|kind| format!("{kind}_temp_path {folder}/{kind};\n"))
@@ -26,12 +26,12 @@ fn command(setup: &Setup, server: &str, address: SocketAddr) -> Command {
     let text = format!(
         "daemon off;\nmaster_process off;\npid {folder}/nginx.pid;\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{paths}{server}}}\n"
     );
-    setup.place.write("nginx.conf", &text);
+    setup.folder.write("nginx.conf", &text);
     let mut command = Command::new(program("nginx", "`apt-get install nginx-light`"));
     command
         .args(["-e", "stderr", "-p"])
-        .arg(setup.place.path("."));
-    command.arg("-c").arg(setup.place.path("nginx.conf"));
+        .arg(setup.folder.path("."));
+    command.arg("-c").arg(setup.folder.path("nginx.conf"));
     command
 }
 
@@ -41,7 +41,7 @@ fn an_nginx_that_is_not_trusted_gets_no_request_through() {
     let setup = Setup::distrusting(&guide, ProgramFolder::new(), "");
     let server = guide.blocks("nginx")[0].clone();
     let proxy = Proxy::start_until(
-        &setup.place,
+        &setup.folder,
         |address| command(&setup, &server, address),
         |reply| reply.status == 500,
     );
@@ -64,10 +64,10 @@ fn an_nginx_that_is_not_trusted_gets_no_request_through() {
     assert_eq!(warning, printed.unwrap().replace("172.18.0.3", "127.0.0.1"));
 
     // By a token it is trusted wherever it is.
-    let place = ProgramFolder::new();
-    place.write("proxy-token", "a-token-of-the-proxy");
+    let folder = ProgramFolder::new();
+    folder.write("proxy-token", "a-token-of-the-proxy");
     let tokens = "tokens: [{name: proxy, token_file: proxy-token, scopes: [check]}]\n";
-    let setup = Setup::distrusting(&guide, place, tokens);
+    let setup = Setup::distrusting(&guide, folder, tokens);
     let token = "internal;\nproxy_set_header X-Tidegate-Token a-token-of-the-proxy;";
     let proxy = start(&setup, &server.replace("internal;", token));
     let ask = |key: &str| ask(2, proxy.address, "GET /v1/items", &[("x-api-key", key)]);

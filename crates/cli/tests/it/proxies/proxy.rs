@@ -41,27 +41,27 @@ impl Proxy {
     /// Starts a proxy, and waits until it forwards requests that no rule is about, or is not trusted. Its command gets
     /// the port that it shall listen on.
     pub(crate) fn start(
-        place: &ProgramFolder,
+        folder: &ProgramFolder,
         command: impl FnOnce(SocketAddr) -> Command,
     ) -> Self {
-        Self::start_until(place, command, |reply| {
+        Self::start_until(folder, command, |reply| {
             reply.body == "served" || reply.body.contains("untrusted_proxy")
         })
     }
 
     /// The same, until an answer is as expected.
     pub(crate) fn start_until(
-        place: &ProgramFolder,
+        folder: &ProgramFolder,
         command: impl FnOnce(SocketAddr) -> Command,
         is_expected: impl Fn(&ClientReply) -> bool,
     ) -> Self {
         let port = ReservedPort::new();
         let address = SocketAddr::from(([127, 0, 0, 1], port.number()));
-        let log = place.path("proxy.log");
+        let log = folder.path("proxy.log");
         let mut command = command(address);
         command
-            .current_dir(place.path("."))
-            .env("HOME", place.path("."))
+            .current_dir(folder.path("."))
+            .env("HOME", folder.path("."))
             .stdin(Stdio::null())
             .stdout(File::create(&log).unwrap())
             .stderr(

@@ -13,7 +13,7 @@ use tidegate_testkit_server::RecordingUpstream;
 
 /// A proxy between clients and a service, and the server that it asks.
 pub(crate) struct Setup {
-    pub(crate) place: ProgramFolder,
+    pub(crate) folder: ProgramFolder,
     pub(crate) server: Server,
     pub(crate) upstream: RecordingUpstream,
     /// Where the proxy forwards to.
@@ -23,41 +23,41 @@ pub(crate) struct Setup {
 impl Setup {
     /// The server as the guide sets it up, and a service.
     pub(crate) fn of(guide: &Guide) -> Self {
-        let place = ProgramFolder::new();
-        place.write("tidegate.yaml", &guide.yaml("# tidegate.yaml"));
-        place.write("rules.yaml", &guide.yaml("rules:"));
-        Self::with_files(place)
+        let folder = ProgramFolder::new();
+        folder.write("tidegate.yaml", &guide.yaml("# tidegate.yaml"));
+        folder.write("rules.yaml", &guide.yaml("rules:"));
+        Self::with_files(folder)
     }
 
     /// The same, but the server trusts another address than that of the proxy. `more` is added to its settings.
-    pub(crate) fn distrusting(guide: &Guide, place: ProgramFolder, more: &str) -> Self {
+    pub(crate) fn distrusting(guide: &Guide, folder: ProgramFolder, more: &str) -> Self {
         let settings = guide.yaml("# tidegate.yaml");
         let trusting = "trusted_proxies: [127.0.0.1]";
         assert!(settings.contains(trusting), "{settings}");
         let settings = settings.replace(trusting, "trusted_proxies: [10.9.9.9]");
-        place.write("tidegate.yaml", &(settings + more));
-        place.write("rules.yaml", &guide.yaml("rules:"));
-        Self::with_files(place)
+        folder.write("tidegate.yaml", &(settings + more));
+        folder.write("rules.yaml", &guide.yaml("rules:"));
+        Self::with_files(folder)
     }
 
-    /// The server with the files of a place, and a service.
-    pub(crate) fn with_files(place: ProgramFolder) -> Self {
-        Self::with(place, RecordingUpstream::start(), None)
+    /// The server with the files of a folder, and a service.
+    pub(crate) fn with_files(folder: ProgramFolder) -> Self {
+        Self::with(folder, RecordingUpstream::start(), None)
     }
 
-    /// The server with the files of a place, and a service of its own.
-    pub(crate) fn before(service: SocketAddr, place: ProgramFolder) -> Self {
-        Self::with(place, RecordingUpstream::start(), Some(service))
+    /// The server with the files of a folder, and a service of its own.
+    pub(crate) fn before(service: SocketAddr, folder: ProgramFolder) -> Self {
+        Self::with(folder, RecordingUpstream::start(), Some(service))
     }
 
     fn with(
-        place: ProgramFolder,
+        folder: ProgramFolder,
         upstream: RecordingUpstream,
         service: Option<SocketAddr>,
     ) -> Self {
-        let server = place.serve(&["--config", "tidegate.yaml"]);
+        let server = folder.serve(&["--config", "tidegate.yaml"]);
         Self {
-            place,
+            folder,
             server,
             service: service.unwrap_or(upstream.address),
             upstream,

@@ -9,12 +9,12 @@ use super::story::{Manners, Setup, play, status_without_server};
 
 /// Traefik with both files of the guide.
 pub(crate) fn start(setup: &Setup, guide: &Guide) -> Proxy {
-    Proxy::start(&setup.place, |address| {
+    Proxy::start(&setup.folder, |address| {
         let own = guide.yaml("# traefik.yaml");
         let own = own.replace(":80", &address.to_string());
-        setup.place.write("traefik.yaml", &own);
+        setup.folder.write("traefik.yaml", &own);
         let dynamic = setup.addressed(&guide.yaml("# dynamic.yaml"));
-        setup.place.write("dynamic.yaml", &dynamic);
+        setup.folder.write("dynamic.yaml", &dynamic);
         let mut command = Command::new(program("traefik", "`scripts/install proxies`"));
         command.arg("--configfile=traefik.yaml");
         command

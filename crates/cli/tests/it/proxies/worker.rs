@@ -17,21 +17,21 @@ const TOKEN: &str = "a-token-of-the-worker";
 
 /// A server that wants a token of the worker, with a rule of its own next to those of the guide.
 fn setup(guide: &Guide) -> Setup {
-    let place = ProgramFolder::new();
-    place.write("worker-token", TOKEN);
+    let folder = ProgramFolder::new();
+    folder.write("worker-token", TOKEN);
     let tokens = "tokens: [{name: worker, token_file: worker-token, scopes: [check]}]\n";
-    place.write("tidegate.yaml", &(guide.yaml("# tidegate.yaml") + tokens));
+    folder.write("tidegate.yaml", &(guide.yaml("# tidegate.yaml") + tokens));
     let rule = "  - {id: reports, match: {path: /reports}, per: [], limit: 1, algorithm: concurrency, lease_ttl: 1h}\n";
-    place.write("rules.yaml", &(guide.yaml("rules:") + rule));
-    Setup::with_files(place)
+    folder.write("rules.yaml", &(guide.yaml("rules:") + rule));
+    Setup::with_files(folder)
 }
 
 fn start(setup: &Setup, module: &str) -> Proxy {
-    Proxy::start(&setup.place, |address| {
-        setup.place.write("worker.mjs", module);
+    Proxy::start(&setup.folder, |address| {
+        setup.folder.write("worker.mjs", module);
         let host = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/proxies/worker.mjs");
         let mut command = Command::new(program("node", "`apt-get install nodejs`"));
-        command.arg(host).arg(setup.place.path("worker.mjs"));
+        command.arg(host).arg(setup.folder.path("worker.mjs"));
         command.arg(address.port().to_string());
         command.arg(format!("http://{}", setup.upstream.address));
         command.env("TIDEGATE_URL", setup.server.url());

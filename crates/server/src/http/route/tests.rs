@@ -145,7 +145,7 @@ fn session(server: &InProcessServer, token: &str) -> String {
 
 #[test]
 fn every_call_is_answered_only_for_the_scope_that_it_needs() {
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let config = "
 open_authorize: true
 tokens:
@@ -153,7 +153,7 @@ tokens:
   - {name: writer, token_env: WRITER, scopes: [write]}
   - {name: checker, token_env: CHECKER, scopes: [check]}
 ";
-    place.write("tidegate.yaml", config);
+    folder.write("tidegate.yaml", config);
     let secrets = [
         "secret-of-the-reader",
         "secret-of-the-writer",
@@ -161,7 +161,7 @@ tokens:
     ];
     let [reader, writer, checker] = secrets;
     let environment = [("READER", reader), ("WRITER", writer), ("CHECKER", checker)];
-    let server = place.serve_with(&["--config", "tidegate.yaml"], &environment);
+    let server = folder.serve_with(&["--config", "tidegate.yaml"], &environment);
     let [reader, writer, checker] = secrets.map(bearer);
     for route in &ROUTES {
         let name = format!("{} {}", route.method, route.path);
@@ -191,8 +191,8 @@ tokens:
 
 #[test]
 fn without_tokens_the_generated_one_opens_what_checks_do_not() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let made = bearer(server.token.as_ref().unwrap());
     for route in &ROUTES {
         let name = format!("{} {}", route.method, route.path);

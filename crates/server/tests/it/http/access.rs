@@ -21,22 +21,22 @@ tokens:
   - {name: edge, token_env: EDGE, scopes: [check]}
 ";
 
-fn with_tokens(place: &TestFolder) -> Server {
-    let config = CONFIG.replace("dashboard.token", &place.file("dashboard.token"));
-    place.write("tidegate.yaml", &config);
-    place.write("dashboard.token", "d-secret\n");
+fn with_tokens(folder: &TestFolder) -> Server {
+    let config = CONFIG.replace("dashboard.token", &folder.file("dashboard.token"));
+    folder.write("tidegate.yaml", &config);
+    folder.write("dashboard.token", "d-secret\n");
     let environment = [
         ("DEPLOYER", "w-secret"),
         ("EDGE", "e-secret"),
         ("TIDEGATE_TOKEN", "root-secret"),
     ];
-    place.serve_with(&["--config", "tidegate.yaml"], &environment)
+    folder.serve_with(&["--config", "tidegate.yaml"], &environment)
 }
 
 #[test]
 fn the_history_and_the_status_need_the_scope_read() {
-    let place = TestFolder::new();
-    let server = with_tokens(&place);
+    let folder = TestFolder::new();
+    let server = with_tokens(&folder);
     let root = [("authorization", "Bearer root-secret")];
     server.ask_with(WRITE.0, &root, WRITE.1).with_status(200);
     for call in [
@@ -62,8 +62,8 @@ fn the_history_and_the_status_need_the_scope_read() {
 
 #[test]
 fn a_token_opens_what_its_scopes_say_and_nothing_else() {
-    let place = TestFolder::new();
-    let server = with_tokens(&place);
+    let folder = TestFolder::new();
+    let server = with_tokens(&folder);
     #[rustfmt::skip]
     let table = [
         //                       check batch read write reset feedback
@@ -111,9 +111,9 @@ fn a_token_opens_what_its_scopes_say_and_nothing_else() {
 
 #[test]
 fn without_tokens_a_page_of_another_site_cannot_use_up_a_limit() {
-    let place = TestFolder::new();
-    place.write("rules.yaml", "rules: [{id: a, per: [], limit: 2/hour}]");
-    let server = place.serve(&["--rules", "rules.yaml"]);
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", "rules: [{id: a, per: [], limit: 2/hour}]");
+    let server = folder.serve(&["--rules", "rules.yaml"]);
     let lease = "/v1/leases/1-1-1";
     let (release, renew) = (format!("DELETE {lease}"), format!("PUT {lease}"));
     let page = [
@@ -142,8 +142,8 @@ fn without_tokens_a_page_of_another_site_cannot_use_up_a_limit() {
     let authorize = server.ask_with("GET /v1/authorize", &page, "");
     assert_ne!(authorize.status, 403);
 
-    let place = TestFolder::new();
-    let server = with_tokens(&place);
+    let folder = TestFolder::new();
+    let server = with_tokens(&folder);
     let edge = ("authorization", "Bearer e-secret");
     let asked = server.ask_with(CHECK.0, &[edge, page[0], fetched[0]], CHECK.1);
     asked.with_status(200);
@@ -151,8 +151,8 @@ fn without_tokens_a_page_of_another_site_cannot_use_up_a_limit() {
 
 #[test]
 fn parameters_that_a_call_does_not_have_are_refused() {
-    let place = TestFolder::new();
-    let server = with_tokens(&place);
+    let folder = TestFolder::new();
+    let server = with_tokens(&folder);
     let root = [("authorization", "Bearer root-secret")];
     server.ask_with(WRITE.0, &root, WRITE.1).with_status(200);
     for call in ["/v1/rules", "/v1/rules/a", "/v1/rules/history"] {
@@ -167,8 +167,8 @@ fn parameters_that_a_call_does_not_have_are_refused() {
 
 #[test]
 fn a_change_is_remembered_with_the_name_of_its_token() {
-    let place = TestFolder::new();
-    let server = with_tokens(&place);
+    let folder = TestFolder::new();
+    let server = with_tokens(&folder);
     let writer = [("authorization", "Bearer w-secret")];
     // From anywhere and through anything: the token says who it is.
     let far = [
@@ -185,8 +185,8 @@ fn a_change_is_remembered_with_the_name_of_its_token() {
 
 #[test]
 fn failed_tokens_are_counted_and_logged_at_a_bounded_rate_without_their_value() {
-    let place = TestFolder::new();
-    let server = with_tokens(&place);
+    let folder = TestFolder::new();
+    let server = with_tokens(&folder);
     for n in 0..50 {
         let guess = format!("Bearer guess-{n}");
         let refused = server.ask_with(READ.0, &[("authorization", &guess)], "");

@@ -18,9 +18,9 @@ rules:
   - {id: costly, match: {path: /costly}, per: [user_id, method], limit: 100/23h, overrides: {bad: blocked}}
 ";
 
-fn serve(place: &TestFolder) -> Server {
-    place.write("rules.yaml", RULES);
-    place.serve(&["--rules", "rules.yaml", "--resp", "127.0.0.1:0"])
+fn serve(folder: &TestFolder) -> Server {
+    folder.write("rules.yaml", RULES);
+    folder.serve(&["--rules", "rules.yaml", "--resp", "127.0.0.1:0"])
 }
 
 fn get(server: &Server, call: &str) -> Value {
@@ -55,8 +55,8 @@ fn rule<'v>(activity: &'v Value, id: &str) -> &'v Value {
 
 #[test]
 fn requests_are_counted_in_total_and_by_each_rule() {
-    let place = TestFolder::new();
-    let server = serve(&place);
+    let folder = TestFolder::new();
+    let server = serve(&folder);
     for _ in 0..5 {
         check(&server, &json!({"path": "/v1/a", "user_id": "u1"}));
     }
@@ -121,8 +121,8 @@ fn requests_are_counted_in_total_and_by_each_rule() {
 
 #[test]
 fn the_top_keys_of_a_rule_are_named_by_their_attributes() {
-    let place = TestFolder::new();
-    let server = serve(&place);
+    let folder = TestFolder::new();
+    let server = serve(&folder);
     for (user, count) in [
         ("u1", 5),
         ("u2", 10),
@@ -203,8 +203,8 @@ fn the_top_keys_of_a_rule_are_named_by_their_attributes() {
 #[test]
 fn secret_values_and_all_values_of_an_anonymous_server_are_digests() {
     let secret = "sk-live-0123456789abcdef";
-    let place = TestFolder::new();
-    place.write("rules.yaml", RULES);
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", RULES);
     let key_of = |server: &Server, rule: &str, attribute: &str| {
         check(
             server,
@@ -218,7 +218,7 @@ fn secret_values_and_all_values_of_an_anonymous_server_are_digests() {
             .unwrap()
             .to_owned()
     };
-    let server = place.serve(&["--rules", "rules.yaml", "--log-level", "debug"]);
+    let server = folder.serve(&["--rules", "rules.yaml", "--log-level", "debug"]);
     let shown = key_of(&server, "per-key", "api_key");
     let digits = shown.strip_prefix("sk-l…").unwrap();
     assert!(digits.len() == 12 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
@@ -226,15 +226,15 @@ fn secret_values_and_all_values_of_an_anonymous_server_are_digests() {
     assert!(!server.stop().contains(secret));
 
     let anonymous = [("TIDEGATE_ACTIVITY", "anonymous")];
-    let server = place.serve_with(&["--rules", "rules.yaml"], &anonymous);
+    let server = folder.serve_with(&["--rules", "rules.yaml"], &anonymous);
     assert_eq!(key_of(&server, "per-key", "api_key"), digits);
     assert_eq!(key_of(&server, "per-user", "user_id").len(), 12);
 }
 
 #[test]
 fn what_cannot_be_asked_is_refused() {
-    let place = TestFolder::new();
-    let server = serve(&place);
+    let folder = TestFolder::new();
+    let server = serve(&folder);
     for (call, status, expected) in [
         ("/v1/activity?window=59s", 400, "`1m` to `24h`"),
         ("/v1/activity?window=25h", 400, "25h"),
@@ -271,7 +271,7 @@ fn what_cannot_be_asked_is_refused() {
             .with_status(401);
     }
     server.stop();
-    let off = place.serve_with(&["--rules", "rules.yaml"], &[("TIDEGATE_ACTIVITY", "off")]);
+    let off = folder.serve_with(&["--rules", "rules.yaml"], &[("TIDEGATE_ACTIVITY", "off")]);
     for call in [
         "/v1/activity",
         "/v1/activity/stream",
@@ -319,8 +319,8 @@ impl Events {
 
 #[test]
 fn a_stream_has_an_event_each_second_and_ends_when_the_server_drains() {
-    let place = TestFolder::new();
-    let server = serve(&place);
+    let folder = TestFolder::new();
+    let server = serve(&folder);
     let mut events = Events::open(&server, "?window=1m");
     let mut lines = std::iter::repeat_with(|| events.line());
     assert!(lines.any(|line| line == "content-type: text/event-stream"));
@@ -352,12 +352,12 @@ fn a_stream_has_an_event_each_second_and_ends_when_the_server_drains() {
 
 #[test]
 fn there_are_at_most_32_streams_and_a_reader_that_does_not_read_loses_its_own() {
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     // Many rules, so that an event is large.
     let rule = |number| format!("  - {{id: rule-{number}, per: [user_id], limit: 1000000/s}}\n");
     let rules: Vec<String> = (0..400).map(rule).collect();
-    place.write("rules.yaml", &format!("rules:\n{}", rules.concat()));
-    let server = place.serve(&["--rules", "rules.yaml"]);
+    folder.write("rules.yaml", &format!("rules:\n{}", rules.concat()));
+    let server = folder.serve(&["--rules", "rules.yaml"]);
     check(&server, &json!({"user_id": "u1"})).with_status(200);
     // It reads nothing after the first line.
     let idle = Events::open(&server, "?limit=1000");

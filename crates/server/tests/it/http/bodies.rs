@@ -42,8 +42,8 @@ fn until(server: &Server, holds: impl Fn(usize) -> bool) -> usize {
 
 #[test]
 fn calls_that_never_need_a_token_have_bodies_of_at_most_16_kib() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     for call in [
         "GET /healthz",
         "GET /readyz",
@@ -72,8 +72,8 @@ fn calls_that_never_need_a_token_have_bodies_of_at_most_16_kib() {
 
 #[test]
 fn many_connections_without_a_token_hold_back_little() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let call = "POST /v1/console/session";
     let _held: Vec<HttpClient> = (0..50)
         .map(|_| holding(&server, call, 16 << 10, 16_000))
@@ -85,8 +85,8 @@ fn many_connections_without_a_token_hold_back_little() {
 #[test]
 fn bodies_beyond_their_memory_are_503_and_operators_have_their_own() {
     const MOST: usize = 1 << 20;
-    let place = TestFolder::new();
-    let server = place.serve_with(&[], &[("TIDEGATE_BODY_MEMORY", "1MiB")]);
+    let folder = TestFolder::new();
+    let server = folder.serve_with(&[], &[("TIDEGATE_BODY_MEMORY", "1MiB")]);
     let batch = "POST /v1/check/batch";
     let mut first = holding(&server, batch, 400_000, 300_000);
     until(&server, |held| held >= 300_000);
@@ -123,8 +123,8 @@ fn bodies_beyond_their_memory_are_503_and_operators_have_their_own() {
 
 #[test]
 fn a_body_in_many_small_pieces_takes_as_much_memory_as_in_one() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let mut client = server.client();
     client
         .send("POST /v1/check HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n")
@@ -138,8 +138,8 @@ fn a_body_in_many_small_pieces_takes_as_much_memory_as_in_one() {
 
 #[test]
 fn texts_that_wait_for_their_turn_hold_their_memory_until_their_callers_leave() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let validate = |text: &str| {
         let token = format!("Bearer {}", server.token.as_ref().unwrap());
         let headers = [("authorization", token.as_str())];

@@ -7,11 +7,11 @@ use tidegate_testkit_server::HttpClient;
 use tidegate_testkit_server::TestFolder;
 
 fn serve(rules: &Value) -> (TestFolder, Server) {
-    let place = TestFolder::new();
-    let server = place.serve(&["--trust-timestamps"]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&["--trust-timestamps"]);
     let body = json!({ "rules": rules }).to_string();
     server.ask("PUT /v1/rules", &body).with_status(200);
-    (place, server)
+    (folder, server)
 }
 
 fn per_user(limit: &str) -> Value {
@@ -82,7 +82,7 @@ fn a_batch_with_one_bad_check_charges_no_client() {
 
 #[test]
 fn a_batch_whose_conditions_would_take_long_is_refused_and_charges_no_client() {
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let looping = |index| {
         format!(
             "  - {{id: loop-{index}, per: [], limit: 5/hour, match: {{when: 'attributes.exists(name, name == \"x{index}\")'}}}}\n"
@@ -90,8 +90,8 @@ fn a_batch_whose_conditions_would_take_long_is_refused_and_charges_no_client() {
     };
     let looping: String = (0..100).map(looping).collect();
     let rules = format!("rules:\n  - {{id: all, per: [], limit: 5/hour}}\n{looping}");
-    place.write("rules.yaml", &rules);
-    let server = place.serve(&["--rules", "rules.yaml"]);
+    folder.write("rules.yaml", &rules);
+    let server = folder.serve(&["--rules", "rules.yaml"]);
     let attributes: serde_json::Map<_, _> = (0..100)
         .map(|index| (format!("a{index}"), json!("v")))
         .collect();
@@ -178,7 +178,7 @@ fn a_reset_forgets_what_one_client_has_used() {
     let used = |client: &mut HttpClient, user: &str| {
         let body = json!({"attributes": {"user_id": user}, "cost": 0, "timestamp": 1_794_770_000});
         let limits = client.ask("POST /v1/check", &body.to_string()).json();
-        let remaining = |place: usize| limits["limits"][place]["remaining"].as_u64().unwrap();
+        let remaining = |index: usize| limits["limits"][index]["remaining"].as_u64().unwrap();
         (remaining(0), remaining(1))
     };
     for user in ["a", "a", "b"] {
@@ -229,8 +229,8 @@ fn a_reset_forgets_what_one_client_has_used() {
 
 #[test]
 fn a_reset_does_not_repeat_a_secret() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let rule = json!({"id": "keys", "per": ["api_key"], "limit": "5/hour", "missing": "deny"});
     server
         .ask("POST /v1/rules", &rule.to_string())
@@ -248,8 +248,8 @@ fn a_reset_does_not_repeat_a_secret() {
 
 #[test]
 fn a_lease_is_taken_renewed_and_released_once() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let rule = json!({"id": "jobs", "per": ["user_id"], "missing": "deny", "limit": 2, "algorithm": "concurrency"});
     server
         .ask("POST /v1/rules", &rule.to_string())

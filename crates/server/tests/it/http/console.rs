@@ -34,8 +34,8 @@ fn session(server: &Server, token: &str) -> Value {
 
 #[test]
 fn the_files_are_served_to_everyone_and_may_do_nothing_but_ask_this_server() {
-    let place = TestFolder::new();
-    let server = place.serve_with(&[], &[("TIDEGATE_TOKEN", "secret")]);
+    let folder = TestFolder::new();
+    let server = folder.serve_with(&[], &[("TIDEGATE_TOKEN", "secret")]);
     let page = server.ask("GET /console/", "").with_status(200);
     assert_eq!(
         page.header("content-type"),
@@ -77,8 +77,8 @@ fn the_files_are_served_to_everyone_and_may_do_nothing_but_ask_this_server() {
 
 #[test]
 fn without_the_console_there_is_nothing_of_it() {
-    let place = TestFolder::new();
-    let server = place.serve_with(&[], &[("TIDEGATE_CONSOLE", "off")]);
+    let folder = TestFolder::new();
+    let server = folder.serve_with(&[], &[("TIDEGATE_CONSOLE", "off")]);
     let calls = [
         "GET /console",
         "GET /console/",
@@ -98,8 +98,8 @@ fn without_the_console_there_is_nothing_of_it() {
 
 #[test]
 fn what_an_operator_reads_is_kept_by_no_cache() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     for call in ["GET /v1/rules", "GET /v1/rules/history", "GET /v1/rules/x"] {
         let reply = server.ask(call, "");
         assert_eq!(reply.header("cache-control"), Some("no-store"), "{call}");
@@ -114,18 +114,18 @@ tokens:
 secret_attributes: [card]
 ";
 
-fn with_tokens(place: &TestFolder) -> Server {
-    let config = TOKENS.replace("dashboard.token", &place.file("dashboard.token"));
-    place.write("tidegate.yaml", &config);
-    place.write("dashboard.token", "d-secret\n");
+fn with_tokens(folder: &TestFolder) -> Server {
+    let config = TOKENS.replace("dashboard.token", &folder.file("dashboard.token"));
+    folder.write("tidegate.yaml", &config);
+    folder.write("dashboard.token", "d-secret\n");
     let environment = [("OPS", "o-secret"), ("EDGE", "e-secret")];
-    place.serve_with(&["--config", "tidegate.yaml"], &environment)
+    folder.serve_with(&["--config", "tidegate.yaml"], &environment)
 }
 
 #[test]
 fn a_session_may_do_what_its_token_may_and_nothing_else() {
-    let place = TestFolder::new();
-    let server = with_tokens(&place);
+    let folder = TestFolder::new();
+    let server = with_tokens(&folder);
     let write = ("PUT /v1/rules", r#"{"rules": []}"#);
     for (token, name, scopes, status) in [
         ("d-secret", "dashboard", json!(["read"]), 403),
@@ -158,8 +158,8 @@ fn a_session_may_do_what_its_token_may_and_nothing_else() {
 
 #[test]
 fn a_code_works_once_and_a_wrong_one_counts_as_a_wrong_token() {
-    let place = TestFolder::new();
-    let server = with_tokens(&place);
+    let folder = TestFolder::new();
+    let server = with_tokens(&folder);
     let code = code(&server, "o-secret");
     open(&server, &code).with_status(200);
     let detail = open(&server, &code).with_status(401).detail();
@@ -174,12 +174,12 @@ fn a_code_works_once_and_a_wrong_one_counts_as_a_wrong_token() {
 
 #[test]
 fn a_session_ends_when_its_token_is_replaced() {
-    let place = TestFolder::new();
-    let server = with_tokens(&place);
+    let folder = TestFolder::new();
+    let server = with_tokens(&folder);
     let opened = session(&server, "d-secret");
     let secret = opened["token"].as_str().unwrap();
     ask_as(&server, secret, "GET /v1/rules", "").with_status(200);
-    place.write("dashboard.token", "d-another\n");
+    folder.write("dashboard.token", "d-another\n");
     server.reload();
     server.log.wait_for("the token was read again");
     ask_as(&server, secret, "GET /v1/rules", "").with_status(401);
@@ -188,8 +188,8 @@ fn a_session_ends_when_its_token_is_replaced() {
 
 #[test]
 fn a_browser_is_led_to_the_console_and_a_program_is_not() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let page = [("accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
     let led = server.ask_with("GET /", &page, "").with_status(303);
     assert_eq!(led.header("location"), Some("/console/"));
@@ -198,15 +198,15 @@ fn a_browser_is_led_to_the_console_and_a_program_is_not() {
         refused.with_status(404).detail();
     }
     server.ask_with("POST /", &page, "").with_status(404);
-    let place = TestFolder::new();
-    let server = place.serve_with(&[], &[("TIDEGATE_CONSOLE", "off")]);
+    let folder = TestFolder::new();
+    let server = folder.serve_with(&[], &[("TIDEGATE_CONSOLE", "off")]);
     server.ask_with("GET /", &page, "").with_status(404);
 }
 
 #[test]
 fn a_session_of_the_made_token_counts_only_from_this_machine() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let token = server.token.clone().unwrap();
     let opened = session(&server, &token);
     let secret = opened["token"].as_str().unwrap();

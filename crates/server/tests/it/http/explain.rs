@@ -9,11 +9,11 @@ use crate::Server;
 const KEY: &str = "sk_live_0123456789abcdef";
 
 fn serve(rules: &Value) -> (TestFolder, Server) {
-    let place = TestFolder::new();
-    let server = place.serve(&["--trust-timestamps"]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&["--trust-timestamps"]);
     let body = json!({ "rules": rules }).to_string();
     server.ask("PUT /v1/rules", &body).with_status(200);
-    (place, server)
+    (folder, server)
 }
 
 fn asked(attributes: &Value) -> String {
@@ -84,9 +84,9 @@ fn secret_values_are_nowhere_in_the_answer() {
         {"id": "override", "per": ["api_key"], "limit": "1/minute", "overrides": {KEY: "9/minute"}},
         {"id": "session", "match": {"attributes": {"session": "a"}}, "per": ["session"], "limit": "1/minute"},
     ]);
-    let place = TestFolder::new();
-    place.write("c.yaml", "secret_attributes: [session]\n");
-    let server = place.serve(&["--trust-timestamps", "--config", "c.yaml"]);
+    let folder = TestFolder::new();
+    folder.write("c.yaml", "secret_attributes: [session]\n");
+    let server = folder.serve(&["--trust-timestamps", "--config", "c.yaml"]);
     let body = json!({ "rules": rules }).to_string();
     server.ask("PUT /v1/rules", &body).with_status(200);
     let body = asked(&json!({"api_key": KEY, "session": "s3cret"}));
@@ -108,13 +108,13 @@ fn secret_values_are_nowhere_in_the_answer() {
 
 #[test]
 fn explaining_needs_the_scope_read_and_takes_the_body_of_a_check() {
-    let place = TestFolder::new();
-    place.write(
+    let folder = TestFolder::new();
+    folder.write(
         "c.yaml",
         "tokens:\n  - {name: r, token_env: READER, scopes: [read]}\n  - {name: c, token_env: CHECKER, scopes: [check]}\n",
     );
     let environment = [("READER", "r-secret"), ("CHECKER", "c-secret")];
-    let server = place.serve_with(&["--config", "c.yaml"], &environment);
+    let server = folder.serve_with(&["--config", "c.yaml"], &environment);
     let body = r#"{"attributes": {"user_id": "u"}}"#;
     let ask = |token: &str, body: &str| {
         let authorization = format!("Bearer {token}");

@@ -70,18 +70,18 @@ fn check(server: &Server) {
 
 #[test]
 fn reports_move_the_limits_of_a_server_in_memory() {
-    let place = TestFolder::new();
-    place.write("rules.yaml", RULES);
-    check(&place.serve(&["--rules", "rules.yaml"]));
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", RULES);
+    check(&folder.serve(&["--rules", "rules.yaml"]));
 }
 
 #[test]
 fn reports_move_the_limits_of_the_instance_that_gets_them_with_redis() {
     let redis = RedisServer::start();
     let (one, two) = (TestFolder::new(), TestFolder::new());
-    let [server, other] = [&one, &two].map(|place| {
-        place.write("rules.yaml", RULES);
-        shared::serve(place, &redis, &["--rules", "rules.yaml"])
+    let [server, other] = [&one, &two].map(|folder| {
+        folder.write("rules.yaml", RULES);
+        shared::serve(folder, &redis, &["--rules", "rules.yaml"])
     });
     check(&server);
     assert_eq!(limit(&other, "rate"), 500, "it has estimated nothing");
@@ -93,9 +93,9 @@ fn reports_move_the_limits_of_the_instance_that_gets_them_with_redis() {
 
 #[test]
 fn one_bad_report_and_nothing_counts() {
-    let place = TestFolder::new();
-    place.write("rules.yaml", RULES);
-    let server = place.serve(&["--rules", "rules.yaml"]);
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", RULES);
+    let server = folder.serve(&["--rules", "rules.yaml"]);
     let good = json!({"rule": "rate", "dropped": true});
     #[rustfmt::skip]
     let table = [
@@ -143,9 +143,9 @@ fn one_bad_report_and_nothing_counts() {
 
 #[test]
 fn forward_auth_measures_nothing() {
-    let place = TestFolder::new();
-    place.write("rules.yaml", &RULES.replace("match: {path: /jobs}, ", ""));
-    let server = place.serve(&["--rules", "rules.yaml"]);
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", &RULES.replace("match: {path: /jobs}, ", ""));
+    let server = folder.serve(&["--rules", "rules.yaml"]);
     let mut client = server.client();
     for _ in 0..20 {
         client.ask("GET /v1/authorize", "").with_status(200);

@@ -120,8 +120,8 @@ pub(crate) fn preview_and_roll_back(server: &Server, change: impl Fn(&str)) {
 
 #[test]
 fn versions_in_the_data_directory_are_read_and_compared() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let none = server.ask("GET /v1/rules/diff", "").with_status(200).json();
     assert_eq!((&none["from"], &none["to"]), (&json!(0), &json!(0)));
     let unknown = server.ask("GET /v1/rules/history/1", "").with_status(404);
@@ -131,8 +131,8 @@ fn versions_in_the_data_directory_are_read_and_compared() {
 
 #[test]
 fn a_rollback_is_previewed_and_refused_if_the_rules_have_changed_since() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     preview_and_roll_back(&server, |limit| {
         let body = rule("b", limit).to_string();
         server.ask("PUT /v1/rules/b", &body).with_status(200);
@@ -141,8 +141,8 @@ fn a_rollback_is_previewed_and_refused_if_the_rules_have_changed_since() {
 
 #[test]
 fn of_rollbacks_with_the_same_tag_at_the_same_time_one_is_done() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     change_three_times(&server);
     let tag = server.ask("GET /v1/rules", "");
     let headers = [("if-match", tag.header("etag").unwrap())];
@@ -165,9 +165,9 @@ fn of_rollbacks_with_the_same_tag_at_the_same_time_one_is_done() {
 
 #[test]
 fn a_version_that_is_no_longer_kept_is_404_and_the_detail_lists_the_others() {
-    let place = TestFolder::new();
-    place.write("tidegate.yaml", "history: 2\n");
-    let server = place.serve(&["--config", "tidegate.yaml"]);
+    let folder = TestFolder::new();
+    folder.write("tidegate.yaml", "history: 2\n");
+    let server = folder.serve(&["--config", "tidegate.yaml"]);
     change_three_times(&server);
     for call in [
         "GET /v1/rules/history/1",
@@ -184,11 +184,11 @@ fn a_version_that_is_no_longer_kept_is_404_and_the_detail_lists_the_others() {
 
 #[test]
 fn versions_of_a_file_are_compared_and_not_brought_back() {
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let rules = |limit: &str| format!("rules:\n  - {{id: a, per: [ip], limit: {limit}}}\n");
-    place.write("rules.yaml", &rules("1/second"));
-    let server = place.serve(&["--rules", "rules.yaml"]);
-    place.write("rules.yaml", &rules("2/second"));
+    folder.write("rules.yaml", &rules("1/second"));
+    let server = folder.serve(&["--rules", "rules.yaml"]);
+    folder.write("rules.yaml", &rules("2/second"));
     server.reload();
     tidegate_testkit::wait_until("the new rules", PATIENCE, || {
         let version = &server.ask("GET /v1/rules", "").json()["version"];
@@ -212,8 +212,8 @@ fn versions_of_a_file_are_compared_and_not_brought_back() {
 
 #[test]
 fn the_call_for_differences_is_not_a_rule() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let body = rule("diff", "1/second").to_string();
     server.ask("POST /v1/rules", &body).with_status(422);
     let refused = server.ask("DELETE /v1/rules/diff", "").with_status(405);
@@ -222,8 +222,8 @@ fn the_call_for_differences_is_not_a_rule() {
 
 #[test]
 fn versions_with_much_text_are_not_compared() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     for count in [1, 300] {
         let values: Vec<String> = (0..count).map(|index| format!("{index:0>8000}")).collect();
         let rule =

@@ -17,8 +17,8 @@ use tidegate_testkit_server::TestFolder;
 const CLIENT: &str = "client-7f3a";
 
 /// A server on which everything has happened once that is counted.
-fn serve_and_ask(place: &TestFolder) -> Server {
-    ask(place.serve(&[]))
+fn serve_and_ask(folder: &TestFolder) -> Server {
+    ask(folder.serve(&[]))
 }
 
 fn ask(server: Server) -> Server {
@@ -48,16 +48,16 @@ fn ask(server: Server) -> Server {
 
 #[test]
 fn names_and_labels_of_metrics_are_an_interface() {
-    let place = TestFolder::new();
-    insta::assert_snapshot!(names(&serve_and_ask(&place)));
+    let folder = TestFolder::new();
+    insta::assert_snapshot!(names(&serve_and_ask(&folder)));
 }
 
 #[test]
 fn with_redis_there_are_metrics_of_redis() {
     let redis = RedisServer::start();
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let deadline = [("TIDEGATE_REDIS_DEADLINE", "5s")];
-    let server = ask(place.serve_with(&["--redis", &redis.url()], &deadline));
+    let server = ask(folder.serve_with(&["--redis", &redis.url()], &deadline));
     insta::assert_snapshot!(names(&server));
     let metrics = server.ask("GET /metrics", "").body;
     let has = |line: &str| metrics.lines().any(|known| known == line);
@@ -100,8 +100,8 @@ fn without_value(line: &str) -> String {
 
 #[test]
 fn what_happened_is_counted() {
-    let place = TestFolder::new();
-    let metrics = serve_and_ask(&place).ask("GET /metrics", "").body;
+    let folder = TestFolder::new();
+    let metrics = serve_and_ask(&folder).ask("GET /metrics", "").body;
     for line in [
         r#"tidegate_decisions_total{rule="per-user",front_end="http",verdict="allowed"} 2"#,
         r#"tidegate_decisions_total{rule="per-user",front_end="http",verdict="denied"} 1"#,
@@ -124,12 +124,12 @@ fn what_happened_is_counted() {
 /// Every front end is timed: there is one place where that happens.
 #[test]
 fn decisions_of_every_front_end_are_timed() {
-    let place = TestFolder::new();
-    let behind = place.serve(&[]);
+    let folder = TestFolder::new();
+    let behind = folder.serve(&[]);
     let url = behind.url();
     let arguments = ["--gateway", "127.0.0.1:0", "--upstream", &url];
     let others = ["--resp", "127.0.0.1:0", "--data-dir", "other"];
-    let server = place.serve(&[arguments, others].concat());
+    let server = folder.serve(&[arguments, others].concat());
     let timed = |expected: u64, what: &str| {
         let metrics = server.ask("GET /metrics", "").body;
         let line = format!("tidegate_decision_seconds_count {expected}");
@@ -158,13 +158,13 @@ fn decisions_of_every_front_end_are_timed() {
 /// An alert on `increase()` does not see a counter that appears with its first event.
 #[test]
 fn counters_of_rules_exist_at_zero_from_the_start() {
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let rules = "rules:
 - {id: plain, per: [user_id], missing: deny, limit: 5/minute, on_store_failure: deny, overrides: {x: blocked}}
 - {id: tried, per: [], limit: 5/minute, mode: shadow}
 ";
-    place.write("rules.yaml", rules);
-    let server = place.serve(&["--rules", "rules.yaml", "--resp", "127.0.0.1:0"]);
+    folder.write("rules.yaml", rules);
+    let server = folder.serve(&["--rules", "rules.yaml", "--resp", "127.0.0.1:0"]);
     let metrics = server.ask("GET /metrics", "").body;
     let mut expected = vec![
         r#"tidegate_degraded_total{rule="plain",mode="deny"} 0"#.to_owned(),
@@ -222,10 +222,10 @@ fn counters_of_rules_exist_at_zero_from_the_start() {
 
 #[test]
 fn above_a_thousand_rules_a_series_begins_with_its_first_event() {
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let rule = |index: u32| json!({"id": format!("r{index}"), "per": [], "limit": "5/minute", "match": {"path": format!("/{index}")}});
     let rules = |count: u32| json!({"rules": (0..count).map(rule).collect::<Vec<_>>()}).to_string();
-    let server = place.serve(&[]);
+    let server = folder.serve(&[]);
     let mut client = server.client();
     let decisions = |client: &mut tidegate_testkit_server::HttpClient| {
         let metrics = client.ask("GET /metrics", "").body;
@@ -246,8 +246,8 @@ fn above_a_thousand_rules_a_series_begins_with_its_first_event() {
 
 #[test]
 fn metrics_come_in_the_form_that_is_asked_for() {
-    let place = TestFolder::new();
-    let server = serve_and_ask(&place);
+    let folder = TestFolder::new();
+    let server = serve_and_ask(&folder);
     let plain = server.ask("GET /metrics", "").with_status(200);
     let media_type = "text/plain; version=0.0.4; charset=utf-8";
     assert_eq!(plain.header("content-type"), Some(media_type));
@@ -275,8 +275,8 @@ fn promtool_finds_nothing_wrong() {
         println!("promtool is not installed: it is in the Debian package `prometheus`");
         return;
     };
-    let place = TestFolder::new();
-    let metrics = serve_and_ask(&place).ask("GET /metrics", "").body;
+    let folder = TestFolder::new();
+    let metrics = serve_and_ask(&folder).ask("GET /metrics", "").body;
     let mut stdin = checking.stdin.take().unwrap();
     stdin.write_all(metrics.as_bytes()).unwrap();
     drop(stdin);

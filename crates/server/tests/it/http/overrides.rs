@@ -16,9 +16,9 @@ rules:
   - {id: moving, match: {path: /moving}, per: [user_id], algorithm: concurrency, adaptive: {min: 1, max: 9}}
 ";
 
-fn serve(place: &TestFolder, arguments: &[&str]) -> Server {
-    place.write("rules.yaml", RULES);
-    place.serve(&[&["--rules", "rules.yaml"], arguments].concat())
+fn serve(folder: &TestFolder, arguments: &[&str]) -> Server {
+    folder.write("rules.yaml", RULES);
+    folder.serve(&[&["--rules", "rules.yaml"], arguments].concat())
 }
 
 fn check(server: &Server, attributes: &Value, at: Option<&Value>) -> ClientReply {
@@ -65,8 +65,8 @@ fn seconds(time: &str, later: i64) -> Value {
 
 #[test]
 fn a_denied_client_passes_until_the_microsecond_in_which_its_override_ends() {
-    let place = TestFolder::new();
-    let server = serve(&place, &["--trust-timestamps"]);
+    let folder = TestFolder::new();
+    let server = serve(&folder, &["--trust-timestamps"]);
     let u1 = json!({"user_id": "u1", "tier": "pro"});
     let body = json!({"key": "u1", "limit": "unlimited", "for": "2h", "reason": "a launch"});
     let made = put(&server, "per-user", &body).with_status(201);
@@ -115,8 +115,8 @@ fn a_denied_client_passes_until_the_microsecond_in_which_its_override_ends() {
 
 #[test]
 fn an_override_continues_with_what_was_used() {
-    let place = TestFolder::new();
-    let server = serve(&place, &[]);
+    let folder = TestFolder::new();
+    let server = serve(&folder, &[]);
     let vip = json!({"user_id": "vip"});
     let remaining = |expected: u64| {
         let reply = check(&server, &vip, None).with_status(200);
@@ -144,10 +144,10 @@ fn an_override_continues_with_what_was_used() {
 
 #[test]
 fn they_live_over_a_restart_and_rules_do_not_touch_them() {
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let rule = |limit: &str| json!({"id": "a", "per": ["user_id"], "limit": limit});
     let u1 = json!({"user_id": "u1"});
-    let server = place.serve(&[]);
+    let server = folder.serve(&[]);
     server
         .ask("POST /v1/rules", &rule("blocked").to_string())
         .with_status(201);
@@ -163,7 +163,7 @@ fn they_live_over_a_restart_and_rules_do_not_touch_them() {
     assert_eq!(reply.json()["limit"], 5);
     server.kill();
 
-    let server = place.serve(&[]);
+    let server = folder.serve(&[]);
     let reply = check(&server, &u1, None).with_status(200);
     assert_eq!(reply.json()["limit"], 5);
     assert_eq!(
@@ -209,11 +209,11 @@ fn they_live_over_a_restart_and_rules_do_not_touch_them() {
 
 #[test]
 fn a_reload_of_the_rule_file_does_not_touch_them_and_the_history_has_them() {
-    let place = TestFolder::new();
-    let server = serve(&place, &[]);
+    let folder = TestFolder::new();
+    let server = serve(&folder, &[]);
     let body = json!({"key": "u1", "limit": "7/day", "for": "1h"});
     put(&server, "per-user", &body).with_status(201);
-    place.write("rules.yaml", &RULES.replace("1/day", "4/day"));
+    folder.write("rules.yaml", &RULES.replace("1/day", "4/day"));
     server.log.wait_for("the rules were reloaded");
     let limit =
         |user: &str| check(&server, &json!({ "user_id": user }), None).json()["limit"].clone();
@@ -226,8 +226,8 @@ fn a_reload_of_the_rule_file_does_not_touch_them_and_the_history_has_them() {
 
 #[test]
 fn addresses_and_networks_are_read_as_rules_read_them() {
-    let place = TestFolder::new();
-    let server = serve(&place, &[]);
+    let folder = TestFolder::new();
+    let server = serve(&folder, &[]);
     let ip = |ip: &str| check(&server, &json!({"ip": ip, "path": "/ip"}), None).status;
     assert_eq!(ip("10.1.2.3"), 429);
     let body = json!({"key": "10.0.0.0/8", "limit": "unlimited", "for": "1h"});
@@ -249,8 +249,8 @@ fn addresses_and_networks_are_read_as_rules_read_them() {
 
 #[test]
 fn no_secret_is_kept_shown_or_logged_in_clear() {
-    let place = TestFolder::new();
-    let server = serve(&place, &[]);
+    let folder = TestFolder::new();
+    let server = serve(&folder, &[]);
     let secret = "sk_clear_0123456789abcdef";
     let key = json!({"api_key": secret, "path": "/key"});
     check(&server, &key, None).with_status(429);
@@ -293,7 +293,7 @@ fn no_secret_is_kept_shown_or_logged_in_clear() {
         &json!({"key": secret, "limit": "no limit", "for": "1h"}),
     );
     let log = server.stop();
-    let data = contents(&place.path("."));
+    let data = contents(&folder.path("."));
     assert!(data.contains(&digest), "{data}");
     for text in shown.iter().chain([&log, &data, &refused.body]) {
         for hidden in [secret, &hash["sha256:".len()..]] {
@@ -302,7 +302,7 @@ fn no_secret_is_kept_shown_or_logged_in_clear() {
     }
 
     // Digests are the same after a restart.
-    let server = serve(&place, &[]);
+    let server = serve(&folder, &[]);
     check(&server, &key, None).with_status(200);
     let path = format!("DELETE /v1/rules/per-key/overrides/{digest}");
     server.ask(&path, "").with_status(204);
@@ -310,8 +310,8 @@ fn no_secret_is_kept_shown_or_logged_in_clear() {
 
 #[test]
 fn a_hash_that_a_caller_gives_is_kept_until_the_key_itself_is_given() {
-    let place = TestFolder::new();
-    let server = serve(&place, &[]);
+    let folder = TestFolder::new();
+    let server = serve(&folder, &[]);
     // What `printf %s clear-key | sha256sum` says.
     let hash = "sha256:2d3556e2be089a2e7b53f86b640d23464170fbbc38ef97cd077c989319fc1741";
     let key = json!({"api_key": "clear-key", "path": "/key"});
@@ -331,8 +331,8 @@ fn a_hash_that_a_caller_gives_is_kept_until_the_key_itself_is_given() {
 
 #[test]
 fn what_cannot_be_is_refused_and_changes_nothing() {
-    let place = TestFolder::new();
-    let server = serve(&place, &[]);
+    let folder = TestFolder::new();
+    let server = serve(&folder, &[]);
     let with = |rule: &str, changes: Value| {
         let mut body = json!({"key": "u1", "limit": "5/day", "for": "2h"});
         for (name, value) in changes.as_object().unwrap() {
@@ -398,12 +398,12 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
 
 #[test]
 fn rules_of_envoyproxy_ratelimit_have_none() {
-    let place = TestFolder::new();
-    place.write(
+    let folder = TestFolder::new();
+    folder.write(
         "rules.yaml",
         "domain: d\ndescriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 5}}]\n",
     );
-    let server = place.serve(&["--rules", "rules.yaml"]);
+    let server = folder.serve(&["--rules", "rules.yaml"]);
     let body = json!({"key": "u1", "limit": "5/day", "for": "2h"});
     let refused = put(&server, "d", &body).with_status(409);
     assert!(
@@ -417,13 +417,13 @@ fn rules_of_envoyproxy_ratelimit_have_none() {
 
 #[test]
 fn reading_needs_the_scope_read_and_changing_the_scope_write() {
-    let place = TestFolder::new();
-    place.write(
+    let folder = TestFolder::new();
+    folder.write(
         "config.yaml",
         "tokens: [{name: r, scopes: [read], token_env: READER}, {name: w, scopes: [write], token_env: WRITER}]\n",
     );
-    place.write("rules.yaml", RULES);
-    let server = place.serve_with(
+    folder.write("rules.yaml", RULES);
+    let server = folder.serve_with(
         &["--config", "config.yaml", "--rules", "rules.yaml"],
         &[("READER", "reader"), ("WRITER", "writer")],
     );

@@ -17,9 +17,9 @@ fn standings(reply: &ClientReply) -> &str {
 
 #[test]
 fn retry_after_of_a_permit_is_one_second_at_check_authorize_and_gateway() {
-    let place = TestFolder::new();
-    place.write("rules.yaml", PERMITS);
-    let behind = place.serve(&["--data-dir", "behind"]);
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", PERMITS);
+    let behind = folder.serve(&["--data-dir", "behind"]);
     let url = behind.url();
     let arguments = [
         "--rules",
@@ -29,7 +29,7 @@ fn retry_after_of_a_permit_is_one_second_at_check_authorize_and_gateway() {
         "--upstream",
         &url,
     ];
-    let server = place.serve(&arguments);
+    let server = folder.serve(&arguments);
     let check = json!({"attributes": {}}).to_string();
     server.ask("POST /v1/check", &check).with_status(200);
 
@@ -54,9 +54,9 @@ fn retry_after_of_a_permit_is_one_second_at_check_authorize_and_gateway() {
 
 #[test]
 fn the_longest_wait_of_the_other_limits_that_deny_is_retry_after() {
-    let place = TestFolder::new();
-    place.write("rules.yaml", &[PERMITS, WITH_BUCKET].concat());
-    let server = place.serve(&["--rules", "rules.yaml", "--trust-timestamps"]);
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", &[PERMITS, WITH_BUCKET].concat());
+    let server = folder.serve(&["--rules", "rules.yaml", "--trust-timestamps"]);
     let at = |seconds: f64| {
         json!({"attributes": {}, "timestamp": 1_794_770_000.0 + seconds}).to_string()
     };

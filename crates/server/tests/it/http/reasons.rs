@@ -63,9 +63,9 @@ fn each_reason_is_given(server: &Server) {
 
 #[test]
 fn each_reason_is_given_in_memory() {
-    let place = TestFolder::new();
-    place.write("rules.yaml", RULES);
-    let server = place.serve(&["--rules", "rules.yaml"]);
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", RULES);
+    let server = folder.serve(&["--rules", "rules.yaml"]);
     each_reason_is_given(&server);
     let log = server.log.wait_for_times(" denied ", 6);
     let said = r#"denied rule="missing" reason="missing_attribute" missing="user_id,a\"b""#;
@@ -74,18 +74,18 @@ fn each_reason_is_given_in_memory() {
 
 #[test]
 fn each_reason_is_given_with_redis() {
-    let (redis, place) = (RedisServer::start(), TestFolder::new());
-    place.write("rules.yaml", RULES);
-    let server = shared::serve(&place, &redis, &["--rules", "rules.yaml"]);
+    let (redis, folder) = (RedisServer::start(), TestFolder::new());
+    folder.write("rules.yaml", RULES);
+    let server = shared::serve(&folder, &redis, &["--rules", "rules.yaml"]);
     each_reason_is_given(&server);
 }
 
 #[test]
 fn a_store_that_is_gone_is_a_reason_of_its_own() {
-    let (redis, place) = (RedisServer::start(), TestFolder::new());
+    let (redis, folder) = (RedisServer::start(), TestFolder::new());
     let rules = "rules:\n- {id: strict, per: [], limit: 5/hour, on_store_failure: deny}\n";
-    place.write("rules.yaml", rules);
-    let server = shared::serve(&place, &redis, &["--rules", "rules.yaml"]);
+    folder.write("rules.yaml", rules);
+    let server = shared::serve(&folder, &redis, &["--rules", "rules.yaml"]);
     ask(&server, "/", None, 1).with_status(200);
     redis.kill();
     let answer = ask(&server, "/", None, 1).with_status(503).json();
@@ -101,12 +101,12 @@ fn a_store_that_is_gone_is_a_reason_of_its_own() {
 /// Programs read the answer by its names; people read it in this order.
 #[test]
 fn the_fields_of_an_answer_have_their_order() {
-    let place = TestFolder::new();
-    place.write(
+    let folder = TestFolder::new();
+    folder.write(
         "rules.yaml",
         "rules:\n- {id: per-user, per: [user_id], missing: deny, limit: 100/minute}\n",
     );
-    let server = place.serve(&["--rules", "rules.yaml", "--trust-timestamps"]);
+    let server = folder.serve(&["--rules", "rules.yaml", "--trust-timestamps"]);
     let body = r#"{"attributes": {"user_id": "u1"}, "cost": 101, "timestamp": 1794770000.25}"#;
     let denied = server.ask("POST /v1/check", body).with_status(429).body;
     let expected = concat!(

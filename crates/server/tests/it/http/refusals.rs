@@ -75,8 +75,8 @@ const REFUSALS: [Refusal<'_>; 61] = [
 
 #[test]
 fn every_refusal_is_a_problem_that_names_what_is_wrong() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let mut client = server.client();
     for (call, body, status, named) in REFUSALS {
         let reply = client.ask(call, body);
@@ -93,8 +93,8 @@ fn every_refusal_is_a_problem_that_names_what_is_wrong() {
 
 #[test]
 fn a_body_that_is_too_large_is_refused_before_it_is_read_or_as_soon_as_it_is_seen() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     for (call, length, most) in [
         ("POST /v1/check", "65537", "65536 bytes"),
         ("POST /v1/check/batch", "1048577", "1048576 bytes"),
@@ -127,8 +127,8 @@ fn a_body_that_is_too_large_is_refused_before_it_is_read_or_as_soon_as_it_is_see
 
 #[test]
 fn rules_that_are_large_but_not_too_large_are_taken() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let rule = |number| json!({"id": format!("r{number}"), "per": ["ip"], "limit": "10/minute"});
     let rules: Vec<_> = (0..5_000).map(rule).collect();
     let body = json!({ "rules": rules }).to_string();

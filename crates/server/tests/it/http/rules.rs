@@ -19,8 +19,8 @@ fn tag(reply: &ClientReply) -> String {
 
 #[test]
 fn a_rule_is_created_read_changed_and_removed() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let mut client = server.client();
     let created = client
         .ask("POST /v1/rules", &text("per-ip", "10/minute"))
@@ -57,8 +57,8 @@ fn a_rule_is_created_read_changed_and_removed() {
 
 #[test]
 fn what_a_caller_has_already_is_304() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     server
         .ask("POST /v1/rules", &text("a", "1/second"))
         .with_status(201);
@@ -93,8 +93,8 @@ fn what_a_caller_has_already_is_304() {
 
 #[test]
 fn a_second_rule_with_the_same_id_is_a_conflict() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     server
         .ask("POST /v1/rules", &text("a", "1/second"))
         .with_status(201);
@@ -113,8 +113,8 @@ fn a_second_rule_with_the_same_id_is_a_conflict() {
 
 #[test]
 fn a_change_of_something_that_has_changed_since_is_refused() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let mut client = server.client();
     let first = client.ask("POST /v1/rules", &text("a", "1/second"));
     let first_set = tag(&client.ask("GET /v1/rules", ""));
@@ -154,8 +154,8 @@ fn a_change_of_something_that_has_changed_since_is_refused() {
 
 #[test]
 fn all_problems_of_a_rule_are_reported_together_by_field() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let bad = json!({"id": "a", "per": ["ip"], "limit": "10/fortnight", "algorithm": "magic", "colour": "red"});
     for (call, body) in [
         ("POST /v1/rules", bad.clone()),
@@ -183,8 +183,8 @@ fn all_problems_of_a_rule_are_reported_together_by_field() {
 
 #[test]
 fn the_id_in_the_path_and_in_the_body_must_be_one() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let refused = server
         .ask("PUT /v1/rules/a", &text("b", "1/second"))
         .with_status(422);
@@ -200,8 +200,8 @@ fn the_id_in_the_path_and_in_the_body_must_be_one() {
 
 #[test]
 fn a_whole_set_is_replaced_or_nothing_is() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let good = json!({"rules": [rule("a", "1/second"), rule("b", "2/second")]});
     let first = server
         .ask("PUT /v1/rules", &good.to_string())
@@ -234,8 +234,8 @@ fn a_whole_set_is_replaced_or_nothing_is() {
 
 #[test]
 fn the_history_lists_each_change_and_a_rollback_is_one_of_them() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let mut client = server.client();
     client
         .ask("POST /v1/rules", &text("a", "1/second"))
@@ -290,8 +290,8 @@ fn the_history_lists_each_change_and_a_rollback_is_one_of_them() {
 
 #[test]
 fn rules_history_and_tags_outlive_the_server() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let odd = json!({"id": "odd", "per": ["user_id"], "missing": "deny", "limit": {"requests": 5, "window": "60s"},
         "overrides": {"007": "blocked", "yes": "5/minute"}});
     server
@@ -308,7 +308,7 @@ fn rules_history_and_tags_outlive_the_server() {
     let before = read(&server);
     assert_eq!(before.0["rules"][0], odd, "as it was written");
     server.kill();
-    let server = place.serve(&[]);
+    let server = folder.serve(&[]);
     assert_eq!(read(&server), before);
     let back = server.ask("POST /v1/rules/rollback", r#"{"version": 1}"#);
     assert_eq!(back.with_status(200).json()["version"], 3);
@@ -316,12 +316,12 @@ fn rules_history_and_tags_outlive_the_server() {
 
 #[test]
 fn rules_of_a_file_are_not_changed_through_the_api() {
-    let place = TestFolder::new();
-    place.write(
+    let folder = TestFolder::new();
+    folder.write(
         "rules.yaml",
         "rules:\n  - {id: a, per: [ip], limit: 5/minute}\n",
     );
-    let server = place.serve(&["--rules", "rules.yaml"]);
+    let server = folder.serve(&["--rules", "rules.yaml"]);
     let set = json!({"rules": []}).to_string();
     for (call, body) in [
         ("PUT /v1/rules", set.as_str()),
@@ -341,5 +341,5 @@ fn rules_of_a_file_are_not_changed_through_the_api() {
     }
     let rules = server.ask("GET /v1/rules", "").written();
     assert_eq!(rules["rules"], json!([rule("a", "5/minute")]));
-    assert!(!place.path("data/rules").exists(), "no rules are kept");
+    assert!(!folder.path("data/rules").exists(), "no rules are kept");
 }

@@ -16,8 +16,8 @@ fn status(server: &Server) -> Value {
 
 #[test]
 fn a_server_with_its_own_memory_reports_keys_leases_and_snapshots() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let rules = json!({"rules": [
         {"id": "one", "per": ["user_id"], "limit": "10/hour"},
         {"id": "at-once", "per": [], "limit": 5, "algorithm": "concurrency"},
@@ -51,7 +51,7 @@ fn a_server_with_its_own_memory_reports_keys_leases_and_snapshots() {
 
     // The counters are written at the end, and read at the next start.
     server.stop();
-    let server = place.serve(&[]);
+    let server = folder.serve(&[]);
     let written = self::status(&server)["snapshot"]["last_written"].clone();
     assert!(written.as_f64().unwrap() > 1.7e9, "{written}");
 }
@@ -59,9 +59,9 @@ fn a_server_with_its_own_memory_reports_keys_leases_and_snapshots() {
 #[test]
 fn with_redis_latency_and_the_begin_of_an_outage_are_reported() {
     let redis = RedisServer::start();
-    let place = TestFolder::new();
-    place.write("rules.yaml", RULES);
-    let server = serve(&place, &redis, &["--rules", "rules.yaml"]);
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", RULES);
+    let server = serve(&folder, &redis, &["--rules", "rules.yaml"]);
     let whole = wait_until("the count of servers", PATIENCE, || {
         let status = status(&server);
         (status["instances"] == 1).then_some(status)
@@ -76,7 +76,7 @@ fn with_redis_latency_and_the_begin_of_an_outage_are_reported() {
     );
     assert_eq!(whole["leases"], 0);
     assert_eq!(whole["rules"]["source"], "file");
-    assert_eq!(whole["rules"]["file"], place.file("rules.yaml"));
+    assert_eq!(whole["rules"]["file"], folder.file("rules.yaml"));
 
     redis.kill();
     let down = wait_until("the outage", PATIENCE, || {
@@ -102,11 +102,11 @@ fn with_redis_latency_and_the_begin_of_an_outage_are_reported() {
 #[test]
 fn a_redis_that_hangs_does_not_hold_the_answer() {
     let redis = RedisServer::start();
-    let place = TestFolder::new();
-    place.write("rules.yaml", RULES);
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", RULES);
     let url = redis.url();
     let arguments = ["--rules", "rules.yaml", "--redis", url.as_str()];
-    let server = place.serve_with(&arguments, &[("TIDEGATE_REDIS_DEADLINE", "200ms")]);
+    let server = folder.serve_with(&arguments, &[("TIDEGATE_REDIS_DEADLINE", "200ms")]);
     wait_until("Redis", PATIENCE, || {
         (status(&server)["store"]["breaker"] == "closed").then_some(())
     });
@@ -121,8 +121,8 @@ fn a_redis_that_hangs_does_not_hold_the_answer() {
 
 #[test]
 fn the_memory_of_states_is_shown_and_permits_beyond_it_are_503() {
-    let place = TestFolder::new();
-    let server = place.serve_with(&[], &[("TIDEGATE_MAX_MEMORY", "1MiB")]);
+    let folder = TestFolder::new();
+    let server = folder.serve_with(&[], &[("TIDEGATE_MAX_MEMORY", "1MiB")]);
     let rules = json!({"rules": [
         {"id": "held", "match": {"path": "/jobs"}, "per": ["user_id"], "limit": 5, "algorithm": "concurrency", "lease_ttl": "1h"},
         {"id": "counted", "match": {"path": "/v1"}, "per": ["user_id"], "limit": "5/hour"},

@@ -52,8 +52,8 @@ struct CheckStep {
 
 #[test]
 fn every_answer_over_http_is_the_one_that_the_core_gives() {
-    let place = TestFolder::new();
-    let server = place.serve(&["--trust-timestamps", "--log-level", "warn"]);
+    let index = TestFolder::new();
+    let server = index.serve(&["--trust-timestamps", "--log-level", "warn"]);
     let client = RefCell::new(server.client());
     let number = Cell::new(0);
     let config = ProptestConfig {
@@ -77,7 +77,7 @@ fn play(client: &mut HttpClient, number: u32, case: &Case) -> Result<(), TestCas
         .rules
         .iter()
         .enumerate()
-        .map(|(place, rule)| rule.written(&format!("case-{number}-{place}")))
+        .map(|(index, rule)| rule.written(&format!("case-{number}-{index}")))
         .collect();
     let document = json!({ "rules": rules });
     let put = client.ask("PUT /v1/rules", &document.to_string());

@@ -1,4 +1,4 @@
-//! Checking the text of a rule: problems with their places, and nothing changes.
+//! Checking the text of a rule: problems with their positions, and nothing changes.
 
 use std::fmt::Write as _;
 
@@ -15,8 +15,8 @@ fn validate(server: &Server, text: &str) -> Value {
 
 #[test]
 fn the_problems_of_a_text_have_their_lines() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let text = "per: [ip]\nlimit: 10/minut\nmode: shadows\n";
     let found = validate(&server, text);
     assert_eq!(found["valid"], false);
@@ -25,13 +25,13 @@ fn the_problems_of_a_text_have_their_lines() {
         (&Value::Null, &Value::Null)
     );
     let problems = found["problems"].as_array().unwrap();
-    let places: Vec<_> = problems
+    let positions: Vec<_> = problems
         .iter()
         .map(|problem| (&problem["severity"], &problem["line"], &problem["field"]))
         .collect();
     let error = json!("error");
     assert_eq!(
-        places,
+        positions,
         [
             (&error, &json!(2), &json!("limit")),
             (&error, &json!(3), &json!("mode"))
@@ -58,8 +58,8 @@ fn the_problems_of_a_text_have_their_lines() {
 
 #[test]
 fn a_valid_text_is_shown_as_it_would_be_stored() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let rule = json!({"id": "a", "per": ["user_id"], "limit": "10/minute"});
     for text in [
         "per: [user_id] # who\nlimit: 10/minute\n",
@@ -85,8 +85,8 @@ fn a_valid_text_is_shown_as_it_would_be_stored() {
 
 #[test]
 fn only_a_text_is_accepted() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     for body in ["{}", "[]", r#"{"text": 1}"#, r#"{"text": "", "more": 1}"#] {
         let reply = server.ask("POST /v1/rules/a/validate", body);
         reply.with_status(400).detail();
@@ -113,8 +113,8 @@ fn peak() -> usize {
 
 #[test]
 fn a_text_that_expands_to_much_takes_little_memory() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let key = "k".repeat(270_000);
     let aliases = vec!["*a"; 67_000].join(",");
     let by_keys = format!("x: &a {{? \"{key}\" : 1}}\nper: [{aliases}]\nlimit: 1/s\n");

@@ -24,8 +24,8 @@ fn tag(reply: &ClientReply) -> String {
 
 #[test]
 fn every_rule_in_an_answer_has_the_most_that_it_can_admit() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let mut client = server.client();
     let mut answered = login();
     answered["worst_case"] = of_login();
@@ -59,8 +59,8 @@ fn every_rule_in_an_answer_has_the_most_that_it_can_admit() {
 
 #[test]
 fn a_rule_can_be_sent_back_as_it_was_answered_and_its_worst_case_is_stored_nowhere() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     let mut client = server.client();
     let mut wrong = login();
     wrong["worst_case"] = json!({"limit": "anything"});
@@ -95,8 +95,8 @@ fn a_rule_can_be_sent_back_as_it_was_answered_and_its_worst_case_is_stored_nowhe
 
 #[test]
 fn a_limit_in_an_answer_has_its_rate_next_to_its_capacity() {
-    let place = TestFolder::new();
-    let server = place.serve(&["--trust-timestamps"]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&["--trust-timestamps"]);
     let rules = json!({"rules": [
         {"id": "burst", "per": [], "limit": "100/minute burst 20"},
         {"id": "quota", "per": [], "limit": "10000/day; 50/second"},
@@ -148,8 +148,8 @@ fn a_limit_in_an_answer_has_its_rate_next_to_its_capacity() {
 /// The quota of a plan, as people write it.
 #[test]
 fn ten_a_day_are_ten_on_every_day() {
-    let place = TestFolder::new();
-    let server = place.serve(&["--trust-timestamps"]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&["--trust-timestamps"]);
     let rule = json!({"id": "plan", "per": ["user_id"], "limit": "10/day"});
     server
         .ask("POST /v1/rules", &rule.to_string())

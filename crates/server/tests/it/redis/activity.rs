@@ -37,11 +37,11 @@ fn denied(answer: &Value) -> Vec<(String, u64, u64)> {
 #[test]
 fn any_server_answers_for_all_and_says_which_are_in_the_answer() {
     let redis = RedisServer::start();
-    let places = [TestFolder::new(), TestFolder::new()];
-    let servers = places.each_ref().map(|place| {
-        place.write("rules.yaml", RULES);
+    let folders = [TestFolder::new(), TestFolder::new()];
+    let servers = folders.each_ref().map(|folder| {
+        folder.write("rules.yaml", RULES);
         serve(
-            place,
+            folder,
             &redis,
             &["--rules", "rules.yaml", "--log-level", "debug"],
         )
@@ -148,15 +148,15 @@ fn any_server_answers_for_all_and_says_which_are_in_the_answer() {
 #[test]
 fn activity_is_exchanged_over_a_cluster_too() {
     let cluster = Cluster::start();
-    let places = [TestFolder::new(), TestFolder::new()];
+    let folders = [TestFolder::new(), TestFolder::new()];
     let url = cluster.url();
     let environment = [
         ("TIDEGATE_REDIS_DEADLINE", "5s"),
         ("TIDEGATE_NAMESPACE", "staging"),
     ];
-    let servers = places.each_ref().map(|place| {
-        place.write("rules.yaml", RULES);
-        place.serve_with(&["--redis", &url, "--rules", "rules.yaml"], &environment)
+    let servers = folders.each_ref().map(|folder| {
+        folder.write("rules.yaml", RULES);
+        folder.serve_with(&["--redis", &url, "--rules", "rules.yaml"], &environment)
     });
     for _ in 0..3 {
         check(&servers[0], &json!({"user_id": "u1"}));

@@ -18,10 +18,10 @@ const RULES: &str = "rules:
 #[test]
 fn over_redis_an_explanation_says_what_the_check_then_answers() {
     let redis = RedisServer::start();
-    let place = TestFolder::new();
-    place.write("rules.yaml", RULES);
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", RULES);
     let server = serve(
-        &place,
+        &folder,
         &redis,
         &["--rules", "rules.yaml", "--trust-timestamps"],
     );
@@ -51,10 +51,10 @@ fn over_redis_an_explanation_says_what_the_check_then_answers() {
 #[test]
 fn with_leases_an_explanation_has_the_verdict_and_what_is_left() {
     let redis = RedisServer::start();
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let rules = "rules:\n  - {id: leased, per: [user_id], limit: 40/day, algorithm: fixed_window, sync: leased}\n";
-    place.write("rules.yaml", rules);
-    let server = serve(&place, &redis, &["--rules", "rules.yaml"]);
+    folder.write("rules.yaml", rules);
+    let server = serve(&folder, &redis, &["--rules", "rules.yaml"]);
     let mut denied = 0;
     for turn in 0..50 {
         let body = r#"{"attributes": {"user_id": "u"}}"#;

@@ -10,8 +10,8 @@ use crate::redis::shared::serve;
 #[test]
 fn versions_in_redis_are_read_and_compared_and_need_redis() {
     let redis = RedisServer::start();
-    let place = TestFolder::new();
-    let server = serve(&place, &redis, &[]);
+    let folder = TestFolder::new();
+    let server = serve(&folder, &redis, &[]);
     read_and_compare(&server);
 
     redis.kill();
@@ -27,8 +27,8 @@ fn versions_in_redis_are_read_and_compared_and_need_redis() {
 #[test]
 fn a_rollback_is_refused_if_another_server_has_changed_the_rules_since() {
     let redis = RedisServer::start();
-    let places = [TestFolder::new(), TestFolder::new()];
-    let [first, second] = [&places[0], &places[1]].map(|place| serve(place, &redis, &[]));
+    let folders = [TestFolder::new(), TestFolder::new()];
+    let [first, second] = [&folders[0], &folders[1]].map(|folder| serve(folder, &redis, &[]));
     preview_and_roll_back(&first, |limit| {
         let body = json!({"id": "b", "per": ["ip"], "limit": limit}).to_string();
         second.ask("PUT /v1/rules/b", &body).with_status(200);

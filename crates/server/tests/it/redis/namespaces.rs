@@ -9,18 +9,18 @@ use crate::redis::shared::{check, wait_for_status};
 use crate::resp::{Client, Value};
 use tidegate_testkit_server::{PATIENCE, TestFolder};
 
-fn serve(place: &TestFolder, url: &str, namespace: &str) -> Server {
+fn serve(folder: &TestFolder, url: &str, namespace: &str) -> Server {
     let environment = [
         ("TIDEGATE_REDIS_DEADLINE", "5s"),
         ("TIDEGATE_NAMESPACE", namespace),
     ];
-    place.serve_with(&["--redis", url, "--resp", "127.0.0.1:0"], &environment)
+    folder.serve_with(&["--redis", url, "--resp", "127.0.0.1:0"], &environment)
 }
 
 #[test]
 fn servers_of_different_namespaces_share_neither_rules_nor_counters() {
     let redis = RedisServer::start();
-    let places = [
+    let folders = [
         TestFolder::new(),
         TestFolder::new(),
         TestFolder::new(),
@@ -28,10 +28,10 @@ fn servers_of_different_namespaces_share_neither_rules_nor_counters() {
     ];
     // An empty variable is none.
     let names = ["", "staging", "staging", "rules"];
-    let servers: Vec<Server> = places
+    let servers: Vec<Server> = folders
         .iter()
         .zip(names)
-        .map(|(place, name)| serve(place, &redis.url(), name))
+        .map(|(folder, name)| serve(folder, &redis.url(), name))
         .collect();
     let rule = |limit: &str| {
         json!({"id": "per-user", "per": ["user_id"], "missing": "deny", "limit": limit}).to_string()
@@ -91,11 +91,11 @@ fn servers_of_different_namespaces_share_neither_rules_nor_counters() {
 #[test]
 fn one_lost_master_of_a_cluster_is_200_with_a_warning() {
     let cluster = Cluster::start();
-    let place = TestFolder::new();
-    place.write("rules.yaml", "rules:\n  - {id: deny, per: [user_id], missing: deny, limit: 10/hour, on_store_failure: deny}\n");
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", "rules:\n  - {id: deny, per: [user_id], missing: deny, limit: 10/hour, on_store_failure: deny}\n");
     let url = cluster.url();
     let environment = [("TIDEGATE_REDIS_DEADLINE", "1s")];
-    let server = place.serve_with(
+    let server = folder.serve_with(
         &[
             "--redis",
             &url,

@@ -37,18 +37,18 @@ fn wait_for(server: &Server, expected: &[Value]) {
     });
 }
 
-fn two<'a>(places: &'a [TestFolder; 2], redis: &RedisServer) -> [Server; 2] {
-    places.each_ref().map(|place: &'a TestFolder| {
-        place.write("rules.yaml", RULES);
-        serve(place, redis, &["--rules", "rules.yaml"])
+fn two<'a>(folders: &'a [TestFolder; 2], redis: &RedisServer) -> [Server; 2] {
+    folders.each_ref().map(|folder: &'a TestFolder| {
+        folder.write("rules.yaml", RULES);
+        serve(folder, redis, &["--rules", "rules.yaml"])
     })
 }
 
 #[test]
 fn a_change_reaches_the_other_server_within_a_second_also_where_units_are_leased() {
     let redis = RedisServer::start();
-    let places = [TestFolder::new(), TestFolder::new()];
-    let [first, second] = two(&places, &redis);
+    let folders = [TestFolder::new(), TestFolder::new()];
+    let [first, second] = two(&folders, &redis);
     for rule in ["exact", "leased"] {
         let user = json!({"path": format!("/{rule}"), "user_id": "u1"});
         for _ in 0..2 {
@@ -80,8 +80,8 @@ fn a_change_reaches_the_other_server_within_a_second_also_where_units_are_leased
 #[test]
 fn changes_on_two_servers_at_once_are_all_there() {
     let redis = RedisServer::start();
-    let places = [TestFolder::new(), TestFolder::new()];
-    let servers = two(&places, &redis);
+    let folders = [TestFolder::new(), TestFolder::new()];
+    let servers = two(&folders, &redis);
     std::thread::scope(|scope| {
         for (which, server) in servers.iter().enumerate() {
             scope.spawn(move || {
@@ -106,10 +106,10 @@ fn changes_on_two_servers_at_once_are_all_there() {
 #[test]
 fn a_start_without_redis_has_the_copy_and_a_redis_that_lost_them_gets_it() {
     let redis = RedisServer::start();
-    let place = TestFolder::new();
-    place.write("rules.yaml", RULES);
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", RULES);
     let arguments = ["--rules", "rules.yaml"];
-    let server = serve(&place, &redis, &arguments);
+    let server = serve(&folder, &redis, &arguments);
     let made = put(
         &server,
         "exact",
@@ -118,7 +118,7 @@ fn a_start_without_redis_has_the_copy_and_a_redis_that_lost_them_gets_it() {
     server.kill();
     redis.kill();
 
-    let server = serve(&place, &redis, &arguments);
+    let server = serve(&folder, &redis, &arguments);
     wait_for_status(&server, 200, "degraded");
     let user = json!({"path": "/exact", "user_id": "u1"});
     check(&server, &user).with_status(429);
@@ -151,8 +151,8 @@ fn a_start_without_redis_has_the_copy_and_a_redis_that_lost_them_gets_it() {
 #[test]
 fn no_secret_is_in_redis_and_digests_are_those_of_all_servers() {
     let redis = RedisServer::start();
-    let places = [TestFolder::new(), TestFolder::new()];
-    let [first, second] = two(&places, &redis);
+    let folders = [TestFolder::new(), TestFolder::new()];
+    let [first, second] = two(&folders, &redis);
     let secret = "sk_clear_0123456789abcdef";
     let client = json!({"path": "/secret", "api_key": secret});
     let body = json!({"key": secret, "limit": "unlimited", "for": "1h"});

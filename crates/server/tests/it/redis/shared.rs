@@ -13,11 +13,11 @@ use tidegate_testkit_server::{PATIENCE, TestFolder};
 /// Many tests run at once, and this is not about how fast Redis is.
 const CALM: [(&str, &str); 1] = [("TIDEGATE_REDIS_DEADLINE", "5s")];
 
-/// A server on a Redis, in a place of its own.
-pub(crate) fn serve(place: &TestFolder, redis: &RedisServer, arguments: &[&str]) -> Server {
+/// A server on a Redis, in a folder of its own.
+pub(crate) fn serve(folder: &TestFolder, redis: &RedisServer, arguments: &[&str]) -> Server {
     let url = redis.url();
     let arguments = [&["--redis", url.as_str()], arguments].concat();
-    place.serve_with(&arguments, &CALM)
+    folder.serve_with(&arguments, &CALM)
 }
 
 pub(crate) fn check(server: &Server, attributes: &Value) -> ClientReply {
@@ -39,9 +39,9 @@ fn two_servers_share_a_limit_exactly() {
     let redis = RedisServer::start();
     let (first, second) = (TestFolder::new(), TestFolder::new());
     let rules = "rules:\n  - {id: per-user, per: [user_id], missing: deny, limit: 10/day, algorithm: fixed_window}\n";
-    let servers = [&first, &second].map(|place| {
-        place.write("rules.yaml", rules);
-        serve(place, &redis, &["--rules", "rules.yaml"])
+    let servers = [&first, &second].map(|folder| {
+        folder.write("rules.yaml", rules);
+        serve(folder, &redis, &["--rules", "rules.yaml"])
     });
     let mut allowed = 0;
     for turn in 0..30 {
@@ -59,11 +59,11 @@ fn two_servers_share_a_limit_exactly() {
 fn without_redis_rules_go_on_and_with_it_they_are_shared_again() {
     let redis = RedisServer::start();
     redis.kill();
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let local = "rules:\n  - {id: local, per: [user_id], missing: deny, limit: 10/hour}\n";
-    place.write("rules.yaml", local);
+    folder.write("rules.yaml", local);
     let arguments = ["--rules", "rules.yaml"];
-    let server = serve(&place, &redis, &arguments);
+    let server = serve(&folder, &redis, &arguments);
     server.log.wait_for("Redis does not answer");
     let body = wait_for_status(&server, 200, "degraded");
     assert_ne!(body["store"], "ok");
@@ -71,10 +71,10 @@ fn without_redis_rules_go_on_and_with_it_they_are_shared_again() {
     assert_eq!(reply.json()["degraded"], true);
 
     let deny = "  - {id: deny, per: [], limit: 10/hour, on_store_failure: deny}\n";
-    place.write("rules.yaml", &[local, deny].concat());
+    folder.write("rules.yaml", &[local, deny].concat());
     wait_for_status(&server, 503, "not ready");
     check(&server, &json!({"user_id": "u"})).with_status(503);
-    place.write("rules.yaml", local);
+    folder.write("rules.yaml", local);
     wait_for_status(&server, 200, "degraded");
 
     redis.restart();
@@ -92,9 +92,9 @@ fn a_server_that_ends_returns_what_it_took_in_advance() {
     let redis = RedisServer::start();
     let (first, second) = (TestFolder::new(), TestFolder::new());
     let rules = "rules:\n  - {id: leased, per: [user_id], missing: deny, limit: 100/day burst 100, sync: leased}\n";
-    let [ending, staying] = [&first, &second].map(|place| {
-        place.write("rules.yaml", rules);
-        serve(place, &redis, &["--rules", "rules.yaml"])
+    let [ending, staying] = [&first, &second].map(|folder| {
+        folder.write("rules.yaml", rules);
+        serve(folder, &redis, &["--rules", "rules.yaml"])
     });
     for _ in 0..5 {
         check(&ending, &json!({"user_id": "u"})).with_status(200);
@@ -115,12 +115,12 @@ fn a_server_that_ends_returns_what_it_took_in_advance() {
 #[test]
 fn no_api_key_is_in_redis() {
     let redis = RedisServer::start();
-    let place = TestFolder::new();
-    place.write(
+    let folder = TestFolder::new();
+    folder.write(
         "rules.yaml",
         "rules:\n  - {id: a, per: [api_key], missing: deny, limit: 10/hour}\n  - {id: b, per: [session, user_id], missing: deny, limit: 10/hour}\n",
     );
-    place.write("secret", "under this");
+    folder.write("secret", "under this");
     let url = redis.url();
     let arguments = ["--redis", &url, "--rules", "rules.yaml"];
     let environment = [
@@ -128,7 +128,7 @@ fn no_api_key_is_in_redis() {
         ("TIDEGATE_SECRET_ATTRIBUTES", "session"),
         ("TIDEGATE_KEY_SECRET_FILE", "secret"),
     ];
-    let server = place.serve_with(&arguments, &environment);
+    let server = folder.serve_with(&arguments, &environment);
     let attributes = json!({"api_key": "clear-key", "session": "clear-session", "user_id": "u"});
     check(&server, &attributes).with_status(200);
     let keys: Vec<String> = redis.query(&["KEYS", "*"]);
@@ -145,8 +145,8 @@ fn no_api_key_is_in_redis() {
 #[test]
 fn an_api_key_that_is_hashed_in_a_rule_is_in_clear_nowhere() {
     let redis = RedisServer::start();
-    let place = TestFolder::new();
-    let server = serve(&place, &redis, &[]);
+    let folder = TestFolder::new();
+    let server = serve(&folder, &redis, &[]);
     // What `printf %s clear-key | sha256sum` says.
     let hash = "sha256:2d3556e2be089a2e7b53f86b640d23464170fbbc38ef97cd077c989319fc1741";
     let rule =
@@ -170,8 +170,8 @@ fn an_api_key_that_is_hashed_in_a_rule_is_in_clear_nowhere() {
     let values: Vec<String> = values
         .map(|value| String::from_utf8_lossy(&value).into_owned())
         .collect();
-    let folder = std::fs::read_dir(place.path("data/rules")).unwrap();
-    let files = folder.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+    let entries = std::fs::read_dir(folder.path("data/rules")).unwrap();
+    let files = entries.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
     let all = keys.iter().cloned().chain(values).chain(files);
     for text in all.chain([server.log.text(), shown.to_string()]) {
         assert!(!text.contains("clear-key"), "{text}");
@@ -181,15 +181,15 @@ fn an_api_key_that_is_hashed_in_a_rule_is_in_clear_nowhere() {
 #[test]
 fn a_reset_reports_what_was_used_in_redis() {
     let redis = RedisServer::start();
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let rules = "rules:
   - {id: window, per: [user_id], limit: 10/day, algorithm: fixed_window}
   - {id: bucket, per: [user_id], limit: 10/hour; 20/week burst 7}
   - {id: held, per: [user_id], limit: 4, algorithm: concurrency}
   - {id: all, per: [], limit: 100/23h}
 ";
-    place.write("rules.yaml", rules);
-    let server = serve(&place, &redis, &["--rules", "rules.yaml"]);
+    folder.write("rules.yaml", rules);
+    let server = serve(&folder, &redis, &["--rules", "rules.yaml"]);
     for _ in 0..3 {
         check(&server, &json!({"user_id": "u"})).with_status(200);
     }
@@ -232,14 +232,14 @@ fn a_password_is_nowhere_to_be_read() {
     const PASSWORD: &str = "s3cretpassword";
     let redis = RedisServer::options().password(PASSWORD).start();
     let address = redis.address();
-    let place = TestFolder::new();
+    let folder = TestFolder::new();
     let url = format!("redis://{address}");
     let right = [
         ("TIDEGATE_REDIS_DEADLINE", "5s"),
         ("TIDEGATE_REDIS_PASSWORD", PASSWORD),
         ("TIDEGATE_LOG_LEVEL", "debug"),
     ];
-    let server = place.serve_with(&["--redis", &url], &right);
+    let server = folder.serve_with(&["--redis", &url], &right);
     wait_for_status(&server, 200, "ready");
     let log = server.log.text();
     assert!(!log.contains(PASSWORD), "{log}");
@@ -247,7 +247,7 @@ fn a_password_is_nowhere_to_be_read() {
     drop(server);
 
     let wrong = format!("redis://:wrong{PASSWORD}@{address}");
-    let server = place.serve_with(&["--redis", &wrong, "--log-level", "debug"], &CALM);
+    let server = folder.serve_with(&["--redis", &wrong, "--log-level", "debug"], &CALM);
     let ready = server.ask("GET /readyz", "").body;
     let rules = server.ask("PUT /v1/rules", r#"{"rules": []}"#).body;
     let log = server.log.wait_for("Redis does not answer");
@@ -274,18 +274,18 @@ fn redis_is_reached_by_tls_with_a_certificate() {
         ("TIDEGATE_REDIS_CERT", &cert),
         ("TIDEGATE_REDIS_KEY", &key),
     ];
-    let place = TestFolder::new();
-    let server = place.serve_with(&["--redis", &redis.url()], &environment);
+    let folder = TestFolder::new();
+    let server = folder.serve_with(&["--redis", &redis.url()], &environment);
     wait_for_status(&server, 200, "ready");
 }
 
 #[test]
 fn a_cluster_is_shared_like_one_redis() {
     let cluster = tidegate_testkit::redis::Cluster::start();
-    let places = [TestFolder::new(), TestFolder::new()];
+    let folders = [TestFolder::new(), TestFolder::new()];
     let url = cluster.url();
     let [first, second] =
-        [&places[0], &places[1]].map(|place| place.serve_with(&["--redis", &url], &CALM));
+        [&folders[0], &folders[1]].map(|folder| folder.serve_with(&["--redis", &url], &CALM));
     let rules = json!({"rules": [
         {"id": "per-user", "per": ["user_id"], "missing": "deny", "limit": "10/day", "algorithm": "fixed_window"},
         {"id": "per-key", "per": ["api_key"], "missing": "deny", "limit": "1000/23h"},
@@ -310,13 +310,13 @@ fn a_cluster_is_shared_like_one_redis() {
 #[test]
 fn a_redis_that_is_stopped_holds_no_request_up() {
     let redis = RedisServer::start();
-    let place = TestFolder::new();
-    place.write(
+    let folder = TestFolder::new();
+    folder.write(
         "rules.yaml",
         "rules:\n  - {id: a, per: [], limit: 1000/23h}\n",
     );
     let url = redis.url();
-    let server = place.serve(&["--redis", &url, "--rules", "rules.yaml"]);
+    let server = folder.serve(&["--redis", &url, "--rules", "rules.yaml"]);
     wait_for_status(&server, 200, "ready");
     redis.stop();
     let start = tidegate_testkit::now();
@@ -338,12 +338,12 @@ fn metric(server: &Server, name: &str) -> u64 {
 #[test]
 fn a_damaged_counter_is_reported_and_what_was_granted_meanwhile_is_charged() {
     let redis = RedisServer::start();
-    let place = TestFolder::new();
-    place.write(
+    let folder = TestFolder::new();
+    folder.write(
         "rules.yaml",
         "rules:\n  - {id: per-user, per: [user_id], missing: deny, limit: 10/day, algorithm: fixed_window}\n",
     );
-    let server = serve(&place, &redis, &["--rules", "rules.yaml"]);
+    let server = serve(&folder, &redis, &["--rules", "rules.yaml"]);
     let user = json!({"user_id": "client-7"});
     check(&server, &user).with_status(200);
     assert_eq!(server.ask("GET /readyz", "").json()["warnings"], json!([]));

@@ -27,8 +27,8 @@ fn wait_for_version(server: &Server, expected: u64, within: Duration) {
 #[test]
 fn a_change_reaches_the_other_server_within_a_second() {
     let redis = RedisServer::start();
-    let places = [TestFolder::new(), TestFolder::new()];
-    let [first, second] = [&places[0], &places[1]].map(|place| serve(place, &redis, &[]));
+    let folders = [TestFolder::new(), TestFolder::new()];
+    let [first, second] = [&folders[0], &folders[1]].map(|folder| serve(folder, &redis, &[]));
     first.log.wait_for("there are no rules");
     check(&first, &json!({})).with_status(200);
 
@@ -80,8 +80,8 @@ fn a_change_reaches_the_other_server_within_a_second() {
 #[test]
 fn changes_on_two_servers_at_once_are_all_there() {
     let redis = RedisServer::start();
-    let places = [TestFolder::new(), TestFolder::new()];
-    let servers = [&places[0], &places[1]].map(|place| serve(place, &redis, &[]));
+    let folders = [TestFolder::new(), TestFolder::new()];
+    let servers = [&folders[0], &folders[1]].map(|folder| serve(folder, &redis, &[]));
     std::thread::scope(|scope| {
         for (which, server) in servers.iter().enumerate() {
             let mut client = server.client();
@@ -106,13 +106,13 @@ fn changes_on_two_servers_at_once_are_all_there() {
 #[test]
 fn without_redis_the_rules_that_were_kept_are_in_force() {
     let redis = RedisServer::start();
-    let place = TestFolder::new();
-    let server = serve(&place, &redis, &[]);
+    let folder = TestFolder::new();
+    let server = serve(&folder, &redis, &[]);
     server.ask("PUT /v1/rules", ONE).with_status(200);
     server.kill();
     redis.kill();
 
-    let server = serve(&place, &redis, &[]);
+    let server = serve(&folder, &redis, &[]);
     let ready = wait_for_status(&server, 200, "degraded");
     assert_eq!(
         (&ready["rules"]["count"], &ready["rules"]["version"]),
@@ -144,8 +144,8 @@ fn without_redis_the_rules_that_were_kept_are_in_force() {
 fn without_redis_and_without_rules_nothing_is_decided() {
     let redis = RedisServer::start();
     redis.kill();
-    let place = TestFolder::new();
-    let server = serve(&place, &redis, &[]);
+    let folder = TestFolder::new();
+    let server = serve(&folder, &redis, &[]);
     let ready = wait_for_status(&server, 503, "not ready");
     assert!(ready["rules"]["problem"].is_string(), "{ready}");
     let detail = check(&server, &json!({})).with_status(503).detail();
@@ -167,8 +167,8 @@ fn without_redis_and_without_rules_nothing_is_decided() {
 #[test]
 fn redis_is_followed_back_but_not_into_nothing() {
     let redis = RedisServer::start();
-    let places = [TestFolder::new(), TestFolder::new()];
-    let [first, second] = [&places[0], &places[1]].map(|place| serve(place, &redis, &[]));
+    let folders = [TestFolder::new(), TestFolder::new()];
+    let [first, second] = [&folders[0], &folders[1]].map(|folder| serve(folder, &redis, &[]));
     first.ask("PUT /v1/rules", ONE).with_status(200);
     let two = r#"{"id": "two", "per": [], "limit": "9/hour"}"#;
     first.ask("POST /v1/rules", two).with_status(201);
@@ -212,12 +212,12 @@ fn redis_is_followed_back_but_not_into_nothing() {
 
 #[test]
 fn the_rules_of_a_data_directory_go_along_to_redis() {
-    let place = TestFolder::new();
-    let server = place.serve(&[]);
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
     server.ask("PUT /v1/rules", ONE).with_status(200);
     server.kill();
     let redis = RedisServer::start();
-    let server = serve(&place, &redis, &[]);
+    let server = serve(&folder, &redis, &[]);
     server
         .log
         .wait_for("those of the data directory are in Redis now");
@@ -229,10 +229,10 @@ fn the_rules_of_a_data_directory_go_along_to_redis() {
 #[test]
 fn rules_that_are_damaged_here_and_lost_in_redis_are_not_taken_for_none() {
     let redis = RedisServer::start();
-    let place = TestFolder::new();
-    std::fs::create_dir_all(place.path("data/rules")).unwrap();
-    place.write("data/rules/000000000001.json", "damaged");
-    let server = serve(&place, &redis, &[]);
+    let folder = TestFolder::new();
+    std::fs::create_dir_all(folder.path("data/rules")).unwrap();
+    folder.write("data/rules/000000000001.json", "damaged");
+    let server = serve(&folder, &redis, &[]);
     let ready = wait_for_status(&server, 503, "not ready");
     let problem = ready["rules"]["problem"].as_str().unwrap();
     assert!(problem.contains("Redis has no rules"), "{problem}");
@@ -248,8 +248,8 @@ fn rules_that_are_damaged_here_and_lost_in_redis_are_not_taken_for_none() {
 #[test]
 fn an_empty_set_of_rules_in_redis_is_taken_over_with_a_warning() {
     let redis = RedisServer::start();
-    let place = TestFolder::new();
-    let server = serve(&place, &redis, &[]);
+    let folder = TestFolder::new();
+    let server = serve(&folder, &redis, &[]);
     let text = r#"[{"id": "a", "per": [], "limit": "1/hour"}]"#;
     for (version, text) in [("98", text), ("99", "[]")] {
         let _: u64 = redis.query(&["HSET", "tg:{rules}:texts", version, text]);

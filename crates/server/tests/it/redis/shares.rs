@@ -16,33 +16,33 @@ const RULES: &str =
     "rules:\n  - {id: a, per: [user_id], missing: deny, limit: 100/day, algorithm: fixed_window}\n";
 const WITH_RULES: [&str; 2] = ["--rules", "rules.yaml"];
 
-fn places() -> [TestFolder; 3] {
+fn folders() -> [TestFolder; 3] {
     std::array::from_fn(|_| {
-        let place = TestFolder::new();
-        place.write("rules.yaml", RULES);
-        place
+        let folder = TestFolder::new();
+        folder.write("rules.yaml", RULES);
+        folder
     })
 }
 
 /// Three servers that know of each other, and have kept it.
-fn three(places: &[TestFolder], redis: &RedisServer) -> Vec<Server> {
-    let serve = |place| serve(place, redis, &WITH_RULES);
-    let servers: Vec<Server> = places.iter().map(serve).collect();
-    know_each_other(places, &servers);
+fn three(folders: &[TestFolder], redis: &RedisServer) -> Vec<Server> {
+    let serve = |folder| serve(folder, redis, &WITH_RULES);
+    let servers: Vec<Server> = folders.iter().map(serve).collect();
+    know_each_other(folders, &servers);
     servers
 }
 
-fn know_each_other(places: &[TestFolder], servers: &[Server]) {
-    for (place, server) in places.iter().zip(servers) {
+fn know_each_other(folders: &[TestFolder], servers: &[Server]) {
+    for (folder, server) in folders.iter().zip(servers) {
         wait_for_instances(server, 3);
-        wait_for_kept(place, 3, 0);
+        wait_for_kept(folder, 3, 0);
     }
 }
 
 /// Waits until a server has kept that there are so many, of which so many are missing.
-fn wait_for_kept(place: &TestFolder, all: usize, missing: usize) {
+fn wait_for_kept(folder: &TestFolder, all: usize, missing: usize) {
     wait_until("it is kept", PATIENCE, || {
-        let kept = fs::read_to_string(place.path("data/instances")).unwrap_or_default();
+        let kept = fs::read_to_string(folder.path("data/instances")).unwrap_or_default();
         let lines = kept.lines().filter(|line| line.starts_with("instance "));
         let is_missing: Vec<bool> = lines.map(|line| !line.ends_with(" -")).collect();
         let found = is_missing.iter().filter(|is_missing| **is_missing).count();
@@ -85,24 +85,24 @@ fn kill(redis: &RedisServer, servers: &[Server]) {
 #[test]
 fn servers_that_restart_while_redis_is_unavailable_grant_their_share_only() {
     let redis = RedisServer::start();
-    let places = places();
-    let servers = three(&places, &redis);
+    let folders = folders();
+    let servers = three(&folders, &redis);
     kill(&redis, &servers);
-    let restart = |(place, server): (&TestFolder, Server)| {
+    let restart = |(folder, server): (&TestFolder, Server)| {
         server.kill();
-        let server = serve(place, &redis, &WITH_RULES);
+        let server = serve(folder, &redis, &WITH_RULES);
         let log = server.log.wait_for("Redis does not answer");
         assert!(log.contains("servers=3"), "{log}");
         server
     };
-    let servers: Vec<Server> = places.iter().zip(servers).map(restart).collect();
+    let servers: Vec<Server> = folders.iter().zip(servers).map(restart).collect();
     assert_eq!(admitted(&servers, "u"), 99);
 }
 
 #[test]
 fn servers_keep_their_shares_when_redis_forgets_them_and_dies() {
     let redis = RedisServer::start();
-    let servers = three(&places(), &redis);
+    let servers = three(&folders(), &redis);
     let () = redis.query(&["FLUSHALL"]);
     // At least one has announced itself again, and perhaps not all of them.
     wait_until("one is back", PATIENCE, || {
@@ -117,19 +117,19 @@ fn servers_keep_their_shares_when_redis_forgets_them_and_dies() {
 fn servers_keep_their_shares_when_one_was_cut_off_before_redis_died() {
     let redis = RedisServer::start();
     let proxy = FaultProxy::before(redis.address());
-    let places = places();
+    let folders = folders();
     let through = format!("redis://{}", proxy.address());
-    let first = places[0].serve(&[&["--redis", through.as_str()], &WITH_RULES[..]].concat());
+    let first = folders[0].serve(&[&["--redis", through.as_str()], &WITH_RULES[..]].concat());
     let mut servers = vec![first];
     servers.extend(
-        places[1..]
+        folders[1..]
             .iter()
-            .map(|place| serve(place, &redis, &WITH_RULES)),
+            .map(|folder| serve(folder, &redis, &WITH_RULES)),
     );
-    know_each_other(&places, &servers);
+    know_each_other(&folders, &servers);
     proxy.set(FaultMode::Cut);
-    for place in &places[1..] {
-        wait_for_kept(place, 3, 1);
+    for folder in &folders[1..] {
+        wait_for_kept(folder, 3, 1);
     }
     kill(&redis, &servers);
     assert_eq!(admitted(&servers, "u"), 99);
@@ -138,17 +138,17 @@ fn servers_keep_their_shares_when_one_was_cut_off_before_redis_died() {
 #[test]
 fn a_rolling_restart_leaves_the_number_of_servers_as_it_was() {
     let redis = RedisServer::start();
-    let places = places();
-    let servers: [Server; 3] = three(&places, &redis).try_into().ok().unwrap();
+    let folders = folders();
+    let servers: [Server; 3] = three(&folders, &redis).try_into().ok().unwrap();
     let [first, second, third] = servers;
     third.stop();
     for server in [&first, &second] {
         wait_for_instances(server, 2);
     }
     // One that ended and one that was killed are the same when they are back.
-    let third = serve(&places[2], &redis, &WITH_RULES);
+    let third = serve(&folders[2], &redis, &WITH_RULES);
     second.kill();
-    let second = serve(&places[1], &redis, &WITH_RULES);
+    let second = serve(&folders[1], &redis, &WITH_RULES);
     wait_until("the killed one has lapsed", PATIENCE, || {
         let present: u32 = redis.query(&["ZCARD", "tg:{instances}"]);
         (present == 3).then_some(())

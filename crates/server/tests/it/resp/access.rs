@@ -11,11 +11,11 @@ tokens:
 
 #[test]
 fn a_token_opens_a_connection() {
-    let place = TestFolder::new();
-    place.write("tidegate.yaml", CONFIG);
+    let folder = TestFolder::new();
+    folder.write("tidegate.yaml", CONFIG);
     let arguments = ["--config", "tidegate.yaml", "--resp", "127.0.0.1:0"];
     let environment = [("DASHBOARD", "d-secret"), ("EDGE", "e-secret")];
-    let server = place.serve_with(&arguments, &environment);
+    let server = folder.serve_with(&arguments, &environment);
     let connect = || Client::to(&server);
     let throttle = "CL.THROTTLE a 15 30 60 0";
 
@@ -70,11 +70,11 @@ fn a_token_opens_a_connection() {
 
 #[test]
 fn ten_failures_to_authenticate_close_the_connection() {
-    let place = TestFolder::new();
-    place.write("tidegate.yaml", CONFIG);
+    let folder = TestFolder::new();
+    folder.write("tidegate.yaml", CONFIG);
     let arguments = ["--config", "tidegate.yaml", "--resp", "127.0.0.1:0"];
     let environment = [("DASHBOARD", "d-secret"), ("EDGE", "e-secret")];
-    let server = place.serve_with(&arguments, &environment);
+    let server = folder.serve_with(&arguments, &environment);
     for guess in ["AUTH x", "HELLO 3 AUTH default x", "AUTH d-secret"] {
         let mut client = Client::to(&server);
         // Guesses that are sent together are cut in the same way.
@@ -100,11 +100,11 @@ fn ten_failures_to_authenticate_close_the_connection() {
 
 #[test]
 fn a_client_without_a_token_sends_short_commands() {
-    let place = TestFolder::new();
-    place.write("tidegate.yaml", CONFIG);
+    let folder = TestFolder::new();
+    folder.write("tidegate.yaml", CONFIG);
     let arguments = ["--config", "tidegate.yaml", "--resp", "127.0.0.1:0"];
     let environment = [("DASHBOARD", "d-secret"), ("EDGE", "e-secret")];
-    let server = place.serve_with(&arguments, &environment);
+    let server = folder.serve_with(&arguments, &environment);
     let part = format!("$5000\r\n{}\r\n", "x".repeat(5_000));
     let long = format!("*20\r\n$4\r\nPING\r\n{}", part.repeat(5));
     let mut client = Client::to(&server);

@@ -6,8 +6,8 @@ use tidegate_testkit_server::TestFolder;
 
 #[test]
 fn what_is_no_command_is_answered_and_ends_the_connection() {
-    let place = TestFolder::new();
-    let server = serve(&place, &[]);
+    let folder = TestFolder::new();
+    let server = serve(&folder, &[]);
     let many = "*1\r\n".repeat(1_000);
     let line = "x".repeat(20_000);
     #[rustfmt::skip]
@@ -32,8 +32,8 @@ fn what_is_no_command_is_answered_and_ends_the_connection() {
 
 #[test]
 fn commands_come_in_pieces_and_many_at_once() {
-    let place = TestFolder::new();
-    let server = serve(&place, &[]);
+    let folder = TestFolder::new();
+    let server = serve(&folder, &[]);
     let mut client = Client::to(&server);
     for byte in command("CL.THROTTLE pieces 15 30 60") {
         client.send(&[byte]);
@@ -59,8 +59,8 @@ fn commands_come_in_pieces_and_many_at_once() {
 
 #[test]
 fn keys_are_bytes() {
-    let place = TestFolder::new();
-    let server = serve(&place, &[]);
+    let folder = TestFolder::new();
+    let server = serve(&folder, &[]);
     let mut client = Client::to(&server);
     let mut throttle = |key: &[u8]| {
         let head = format!("*5\r\n$11\r\nCL.THROTTLE\r\n${}\r\n", key.len());
@@ -79,12 +79,12 @@ fn keys_are_bytes() {
 
 #[test]
 fn values_of_attributes_are_bytes_and_do_not_collide() {
-    let place = TestFolder::new();
-    place.write(
+    let folder = TestFolder::new();
+    folder.write(
         "rules.yaml",
         "rules: [{id: key, per: [api_key], missing: deny, limit: 1/hour}]",
     );
-    let server = serve(&place, &["--rules", "rules.yaml"]);
+    let server = serve(&folder, &["--rules", "rules.yaml"]);
     let mut client = Client::to(&server);
     let mut check = |key: &[u8]| match client.ask_words(&[&b"TG.CHECK"[..], b"api_key", key]) {
         Value::Array(reply) => reply[1].clone(),

@@ -10,8 +10,8 @@ rules:
 
 #[test]
 fn throttle_answers_as_redis_cell_does() {
-    let place = TestFolder::new();
-    let server = serve(&place, &[]);
+    let folder = TestFolder::new();
+    let server = serve(&folder, &[]);
     let mut client = Client::to(&server);
     #[rustfmt::skip]
     let table = [
@@ -49,9 +49,9 @@ fn throttle_answers_as_redis_cell_does() {
 
 #[test]
 fn a_check_is_decided_by_the_rules() {
-    let place = TestFolder::new();
-    place.write("rules.yaml", RULES);
-    let server = serve(&place, &["--rules", "rules.yaml"]);
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", RULES);
+    let server = serve(&folder, &["--rules", "rules.yaml"]);
     let mut client = Client::to(&server);
     let check = "TG.CHECK path /v1/orders user_id u1";
     let reply = pairs(client.ask(check));
@@ -133,8 +133,8 @@ fn pairs(value: Value) -> Vec<(String, Value)> {
 
 #[test]
 fn clients_get_what_they_ask_for_before_they_begin() {
-    let place = TestFolder::new();
-    let server = serve(&place, &[]);
+    let folder = TestFolder::new();
+    let server = serve(&folder, &[]);
     let mut client = Client::to(&server);
     let ok = Value::text("OK");
     #[rustfmt::skip]
@@ -183,8 +183,8 @@ fn clients_get_what_they_ask_for_before_they_begin() {
 
 #[test]
 fn connections_end_in_good_order_with_the_server() {
-    let place = TestFolder::new();
-    let server = serve(&place, &[]);
+    let folder = TestFolder::new();
+    let server = serve(&folder, &[]);
     let (mut idle, mut busy) = (Client::to(&server), Client::to(&server));
     idle.ask("PING");
     busy.send(&super::client::command("CL.THROTTLE a 15 30 60").repeat(100));

@@ -13,6 +13,6 @@ use crate::Server;
 use tidegate_testkit_server::TestFolder;
 
 /// A server that speaks it on a free port.
-fn serve(place: &TestFolder, arguments: &[&str]) -> Server {
-    place.serve(&[&["--resp", "127.0.0.1:0"], arguments].concat())
+fn serve(folder: &TestFolder, arguments: &[&str]) -> Server {
+    folder.serve(&[&["--resp", "127.0.0.1:0"], arguments].concat())
 }

@@ -22,8 +22,8 @@ fn run(program: &str, server: &Server, arguments: &[&str]) -> String {
 
 #[test]
 fn redis_cli_is_answered_in_both_versions() {
-    let place = TestFolder::new();
-    let server = serve(&place, &[]);
+    let folder = TestFolder::new();
+    let server = serve(&folder, &[]);
     let printed = run(
         "redis-cli",
         &server,
@@ -52,8 +52,8 @@ fn redis_cli_is_answered_in_both_versions() {
 
 #[test]
 fn many_connections_are_granted_exactly_the_limit() {
-    let place = TestFolder::new();
-    let server = serve(&place, &[]);
+    let folder = TestFolder::new();
+    let server = serve(&folder, &[]);
     let load = ["-n", "20000", "-c", "50", "-P", "16", "-q"];
     let throttle = ["CL.THROTTLE", "all", "99", "1", "86400"];
     run("redis-benchmark", &server, &[&load[..], &throttle].concat());
@@ -68,15 +68,15 @@ fn many_connections_are_granted_exactly_the_limit() {
 
 #[test]
 fn the_certificate_of_https_serves_here_too() {
-    let place = TestFolder::new();
-    place.write_certificates("ca.pem", "localhost");
-    let (certificate, key) = (place.file("cert.pem"), place.file("key.pem"));
-    place.write(
+    let folder = TestFolder::new();
+    folder.write_certificates("ca.pem", "localhost");
+    let (certificate, key) = (folder.file("cert.pem"), folder.file("key.pem"));
+    folder.write(
         "tidegate.yaml",
         &format!("tls_cert: {certificate}\ntls_key: {key}\n"),
     );
-    let server = serve(&place, &["--config", "tidegate.yaml"]);
-    let authority = place.path("ca.pem");
+    let server = serve(&folder, &["--config", "tidegate.yaml"]);
+    let authority = folder.path("ca.pem");
     let tls = [
         "--tls",
         "--sni",

@@ -8,21 +8,23 @@ use super::{Client, Value};
 use crate::Server;
 use tidegate_testkit_server::{PATIENCE, TestFolder};
 
-fn serve(place: &TestFolder, redis: &RedisServer, on_failure: &str) -> Server {
+fn serve(folder: &TestFolder, redis: &RedisServer, on_failure: &str) -> Server {
     let url = redis.url();
     // Many tests run at once, and this is not about how fast Redis is.
     let environment = [
         ("TIDEGATE_REDIS_DEADLINE", "5s"),
         ("TIDEGATE_THROTTLE_ON_STORE_FAILURE", on_failure),
     ];
-    place.serve_with(&["--resp", "127.0.0.1:0", "--redis", &url], &environment)
+    folder.serve_with(&["--resp", "127.0.0.1:0", "--redis", &url], &environment)
 }
 
 #[test]
 fn servers_share_a_key_and_answer_in_order() {
     let redis = RedisServer::start();
-    let places = [TestFolder::new(), TestFolder::new()];
-    let servers = places.each_ref().map(|place| serve(place, &redis, "local"));
+    let folders = [TestFolder::new(), TestFolder::new()];
+    let servers = folders
+        .each_ref()
+        .map(|folder| serve(folder, &redis, "local"));
     let mut clients = servers.each_ref().map(Client::to);
     let mut remaining = Vec::new();
     for client in &mut clients {
@@ -36,13 +38,13 @@ fn servers_share_a_key_and_answer_in_order() {
         ];
         client.send(&batch.concat().repeat(50));
         for _ in 0..50 {
-            for place in 0..5 {
-                match (place, client.reply()) {
+            for index in 0..5 {
+                match (index, client.reply()) {
                     (0 | 3, Value::Array(reply)) => remaining.push(reply[2].clone()),
                     (1, Value::Error(error)) => assert!(error.starts_with("ERR period"), "{error}"),
                     (2, Value::Array(reply)) => assert_eq!(reply[1], Value::Integer(1)),
                     (4, reply) => assert_eq!(reply, Value::text("PONG")),
-                    (place, reply) => panic!("{place}: {reply:?}"),
+                    (index, reply) => panic!("{index}: {reply:?}"),
                 }
             }
         }
@@ -56,8 +58,8 @@ fn servers_share_a_key_and_answer_in_order() {
 fn without_redis_it_does_what_it_is_set_to() {
     let redis = RedisServer::start();
     for (on_failure, wanted) in [("deny", "UNAVAILABLE "), ("local", ""), ("allow", "")] {
-        let place = TestFolder::new();
-        let server = serve(&place, &redis, on_failure);
+        let folder = TestFolder::new();
+        let server = serve(&folder, &redis, on_failure);
         let mut client = Client::to(&server);
         let throttle = format!("CL.THROTTLE {on_failure} 1 1 86400");
         let of = |reply: Value| match reply {

@@ -28,30 +28,30 @@ pub(super) struct Gateway {
 
 impl Authorize {
     pub(super) fn open(scenario: &Scenario) -> Self {
-        let place = TestFolder::new();
-        place.write("rules.json", &scenario.rules_file());
-        place.write("tidegate.yaml", "trusted_proxies: [127.0.0.0/8]\n");
-        let server = place.serve(&["--rules", "rules.json", "--config", "tidegate.yaml"]);
+        let folder = TestFolder::new();
+        folder.write("rules.json", &scenario.rules_file());
+        folder.write("tidegate.yaml", "trusted_proxies: [127.0.0.0/8]\n");
+        let server = folder.serve(&["--rules", "rules.json", "--config", "tidegate.yaml"]);
         Self {
             client: server.client(),
             _server: server,
-            _place: place,
+            _place: folder,
         }
     }
 }
 
 impl Gateway {
     pub(super) fn open(scenario: &Scenario) -> Self {
-        let place = TestFolder::new();
-        place.write("rules.json", &scenario.rules_file());
+        let folder = TestFolder::new();
+        folder.write("rules.json", &scenario.rules_file());
         let application = Application::start();
         let upstream = format!("http://127.0.0.1:{}", application.port());
         let gateway = ["--gateway", "127.0.0.1:0", "--upstream", &upstream];
-        let server = place.serve(&[&["--rules", "rules.json"], &gateway[..]].concat());
+        let server = folder.serve(&[&["--rules", "rules.json"], &gateway[..]].concat());
         Self {
             client: HttpClient::to(server.gateway.unwrap()),
             _server: server,
-            _place: place,
+            _place: folder,
             _application: application,
         }
     }

@@ -167,16 +167,16 @@ struct Asked {
 
 impl Asked {
     fn open(is_gateway: bool, settings: &str) -> Self {
-        let place = TestFolder::new();
-        place.write("rules.yaml", RULES);
-        place.write("tidegate.yaml", settings);
+        let folder = TestFolder::new();
+        folder.write("rules.yaml", RULES);
+        folder.write("tidegate.yaml", settings);
         let upstream = RecordingUpstream::start();
         let url = format!("http://{}", upstream.address);
         let mut arguments = vec!["--rules", "rules.yaml", "--config", "tidegate.yaml"];
         if is_gateway {
             arguments.extend(["--gateway", "127.0.0.1:0", "--upstream", &url]);
         }
-        let server = place.serve(&arguments);
+        let server = folder.serve(&arguments);
         let client = match server.gateway.filter(|_| is_gateway) {
             Some(gateway) => HttpClient::to(gateway),
             None => server.client(),
@@ -186,7 +186,7 @@ impl Asked {
             is_gateway,
             upstream,
             _server: server,
-            _place: place,
+            _place: folder,
         }
     }
 

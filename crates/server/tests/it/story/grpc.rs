@@ -79,9 +79,9 @@ pub(super) struct Grpc {
 
 impl Grpc {
     pub(super) fn open(scenario: &Scenario) -> Self {
-        let place = TestFolder::new();
-        place.write("rules.json", &scenario.rules_file());
-        let server = place.serve(&["--rules", "rules.json", "--grpc", "127.0.0.1:0"]);
+        let folder = TestFolder::new();
+        folder.write("rules.json", &scenario.rules_file());
+        let server = folder.serve(&["--rules", "rules.json", "--grpc", "127.0.0.1:0"]);
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let endpoint = Endpoint::from_shared(format!("http://{}", server.grpc.unwrap()));
         let channel = runtime.block_on(endpoint.unwrap().connect());
@@ -89,7 +89,7 @@ impl Grpc {
             caller: Caller::new(channel.unwrap()),
             runtime,
             _server: server,
-            _place: place,
+            _place: folder,
         }
     }
 }

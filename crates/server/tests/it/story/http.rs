@@ -17,13 +17,13 @@ pub(super) struct Http {
 
 impl Http {
     pub(super) fn open(scenario: &Scenario) -> Self {
-        let place = TestFolder::new();
-        place.write("rules.json", &scenario.rules_file());
-        let server = place.serve(&["--rules", "rules.json", "--trust-timestamps"]);
+        let folder = TestFolder::new();
+        folder.write("rules.json", &scenario.rules_file());
+        let server = folder.serve(&["--rules", "rules.json", "--trust-timestamps"]);
         Self {
             client: server.client(),
             _server: server,
-            _place: place,
+            _place: folder,
         }
     }
 }

@@ -17,13 +17,13 @@ pub(super) struct Resp {
 
 impl Resp {
     pub(super) fn open(scenario: &Scenario) -> Self {
-        let place = TestFolder::new();
-        place.write("rules.json", &scenario.rules_file());
-        let server = place.serve(&["--resp", "127.0.0.1:0", "--rules", "rules.json"]);
+        let folder = TestFolder::new();
+        folder.write("rules.json", &scenario.rules_file());
+        let server = folder.serve(&["--resp", "127.0.0.1:0", "--rules", "rules.json"]);
         Self {
             client: Client::to(&server),
             _server: server,
-            _place: place,
+            _place: folder,
         }
     }
 }
@@ -47,8 +47,8 @@ impl Ask for Resp {
             other => panic!("`{}` is answered by {other:?}", words.join(" ")),
         };
         let reply = |key: &str| {
-            let place = reply.iter().position(|value| *value == Value::text(key));
-            Some(plain(&reply[place.unwrap() + 1]))
+            let folder = reply.iter().position(|value| *value == Value::text(key));
+            Some(plain(&reply[folder.unwrap() + 1]))
         };
         Seen {
             allowed: reply("allowed") == Some(json!(1)),

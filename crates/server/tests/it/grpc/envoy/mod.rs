@@ -26,7 +26,7 @@ fn printed(first: &str) -> String {
 
 /// A server with these rules, an application, and Envoy between them.
 struct Front {
-    place: TestFolder,
+    folder: TestFolder,
     server: Server,
     envoy: Envoy,
     _application: Application,
@@ -47,9 +47,9 @@ impl Front {
 
     /// The server has these settings, too.
     fn with_settings(rules: &str, settings: &str, change: impl Fn(String) -> String) -> Self {
-        let place = TestFolder::new();
-        place.write("tidegate.yaml", settings);
-        Self::serving_in(place, rules, &["--config", "tidegate.yaml"], change)
+        let folder = TestFolder::new();
+        folder.write("tidegate.yaml", settings);
+        Self::serving_in(folder, rules, &["--config", "tidegate.yaml"], change)
     }
 
     fn serving(rules: &str, arguments: &[&str], change: impl Fn(String) -> String) -> Self {
@@ -57,14 +57,14 @@ impl Front {
     }
 
     fn serving_in(
-        place: TestFolder,
+        folder: TestFolder,
         rules: &str,
         arguments: &[&str],
         change: impl Fn(String) -> String,
     ) -> Self {
-        place.write("rules.yaml", rules);
+        folder.write("rules.yaml", rules);
         let common = ["--rules", "rules.yaml", "--grpc", "127.0.0.1:0"];
-        let server = place.serve(&[&common, arguments].concat());
+        let server = folder.serve(&[&common, arguments].concat());
         let application = Application::start();
         let grpc = server.grpc.unwrap();
         let config = change(printed("static_resources:"))
@@ -75,9 +75,9 @@ impl Front {
             .replace("port_value: 8081", &format!("port_value: {}", grpc.port()))
             // On a busy machine an answer may take longer, and Envoy would let the request pass.
             .replace("timeout: 0.1s", "timeout: 5s");
-        let envoy = Envoy::start(&place, &config);
+        let envoy = Envoy::start(&folder, &config);
         Self {
-            place,
+            folder,
             server,
             envoy,
             _application: application,

@@ -17,14 +17,14 @@ pub(super) struct Envoy {
 
 impl Envoy {
     /// Starts it with a configuration that listens on port 10000, on another port.
-    pub(super) fn start(place: &TestFolder, config: &str) -> Self {
+    pub(super) fn start(folder: &TestFolder, config: &str) -> Self {
         let port = ReservedPort::new();
         let config = config.replace(
             "port_value: 10000",
             &format!("port_value: {}", port.number()),
         );
-        place.write("envoy.yaml", &config);
-        let log = std::fs::File::create(place.path("envoy.log")).unwrap();
+        folder.write("envoy.yaml", &config);
+        let log = std::fs::File::create(folder.path("envoy.log")).unwrap();
         let child = Command::new(program())
             .args([
                 "--disable-hot-restart",
@@ -34,7 +34,7 @@ impl Envoy {
                 "warning",
                 "-c",
             ])
-            .arg(place.path("envoy.yaml"))
+            .arg(folder.path("envoy.yaml"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
@@ -43,7 +43,7 @@ impl Envoy {
         let mut envoy = Self { child, port };
         wait_until("Envoy listens", PATIENCE, || {
             if let Some(status) = envoy.child.try_wait().unwrap() {
-                let log = std::fs::read_to_string(place.path("envoy.log")).unwrap();
+                let log = std::fs::read_to_string(folder.path("envoy.log")).unwrap();
                 panic!("Envoy ended with {status}:\n{log}");
             }
             HttpClient::try_to(envoy.address()).ok()

@@ -87,12 +87,12 @@ fn envoy_decides_what_happens_without_the_server() {
         let Front {
             server,
             envoy,
-            place,
+            folder,
             _application,
         } = front;
         server.kill();
         assert_eq!(envoy.get("/", &USER).status, expected, "{mode}");
-        drop(place);
+        drop(folder);
     }
 }
 
