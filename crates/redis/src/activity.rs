@@ -9,10 +9,9 @@ use redis::{FromRedisValue, RedisError};
 use tidegate_core::StoreError;
 use tokio::sync::Mutex;
 
-use crate::RedisStore;
-use crate::dial::within;
-use crate::document::store_error;
+use crate::dial::{store_error, within};
 use crate::namespace::{self, Namespace};
+use crate::router::Router;
 
 /// The most bytes that an instance publishes, and that are read of one.
 pub const MOST_ACTIVITY: usize = 64 << 10;
@@ -76,41 +75,46 @@ impl ActivityBoard {
     fn key_of(&self, instance: &str) -> String {
         format!("{}:{instance}", self.index)
     }
-}
 
-impl RedisStore {
-    /// Publishes the activity of an instance, at most [`MOST_ACTIVITY`] bytes. It lasts for 30 seconds.
-    pub async fn publish_activity(&self, instance: &str, bytes: &[u8]) -> Result<(), StoreError> {
-        let board = self.activity_board();
+    /// Publishes the activity of an instance.
+    pub(crate) async fn publish(
+        &self,
+        router: &Router,
+        instance: &str,
+        bytes: &[u8],
+    ) -> Result<(), StoreError> {
         let mut command = redis::cmd("EVAL");
         command
             .arg(PUBLISH)
             .arg(2)
-            .arg(&board.index)
-            .arg(board.key_of(instance))
+            .arg(&self.index)
+            .arg(self.key_of(instance))
             .arg(instance)
             .arg(bytes)
             .arg(LASTS)
             .arg(MOST_INSTANCES);
-        let _: u64 = self.activity_command(&command).await?;
+        let _: u64 = self.command(router, &command).await?;
         Ok(())
     }
 
-    /// The published activity of the instances, without that of the caller.
-    pub async fn read_activity(&self, own: &str) -> Result<Vec<PublishedActivity>, StoreError> {
-        let board = self.activity_board();
+    /// Reads the activity of the instances other than `own`.
+    pub(crate) async fn read(
+        &self,
+        router: &Router,
+        own: &str,
+    ) -> Result<Vec<PublishedActivity>, StoreError> {
         let mut command = redis::cmd("ZRANGE");
-        command.arg(&board.index).arg(0).arg(MOST_INSTANCES - 1);
-        let instances: Vec<Vec<u8>> = self.activity_command(&command).await?;
+        command.arg(&self.index).arg(0).arg(MOST_INSTANCES - 1);
+        let instances: Vec<Vec<u8>> = self.command(router, &command).await?;
         let names = instances
             .into_iter()
             .filter_map(|name| String::from_utf8(name).ok());
         let mut published = Vec::new();
         for instance in names.filter(|name| is_instance(name) && name != own) {
             let mut command = redis::cmd("EVAL");
-            let key = board.key_of(&instance);
+            let key = self.key_of(&instance);
             command.arg(READ).arg(1).arg(key).arg(MOST_ACTIVITY);
-            let (bytes, left): (Vec<u8>, i64) = self.activity_command(&command).await?;
+            let (bytes, left): (Vec<u8>, i64) = self.command(router, &command).await?;
             let left = u64::try_from(left).unwrap_or(0);
             if bytes.is_empty() || left == 0 {
                 continue;
@@ -125,28 +129,27 @@ impl RedisStore {
         Ok(published)
     }
 
-    /// Withdraws the published activity of an instance.
-    pub async fn withdraw_activity(&self, instance: &str) -> Result<(), StoreError> {
-        let board = self.activity_board();
+    /// Withdraws the activity of an instance.
+    pub(crate) async fn withdraw(&self, router: &Router, instance: &str) -> Result<(), StoreError> {
         let mut remove = redis::cmd("ZREM");
-        remove.arg(&board.index).arg(instance);
-        let _: u64 = self.activity_command(&remove).await?;
+        remove.arg(&self.index).arg(instance);
+        let _: u64 = self.command(router, &remove).await?;
         let mut delete = redis::cmd("DEL");
-        delete.arg(board.key_of(instance));
-        let _: u64 = self.activity_command(&delete).await?;
+        delete.arg(self.key_of(instance));
+        let _: u64 = self.command(router, &delete).await?;
         Ok(())
     }
 
-    /// Sends a command over the connection for activity, which is opened on first use, and again after a failure.
-    async fn activity_command<T: FromRedisValue>(
+    /// Sends a command over the connection, which is opened on first use, and again after a failure.
+    async fn command<T: FromRedisValue>(
         &self,
+        router: &Router,
         command: &redis::Cmd,
     ) -> Result<T, StoreError> {
-        let board = self.activity_board();
-        let mut slot = board.connection.lock().await;
+        let mut slot = self.connection.lock().await;
         let mut connection = match slot.take() {
             Some(connection) => connection,
-            None => self.router().dial(&board.index).await?,
+            None => router.dial(&self.index).await?,
         };
         let reply: Result<T, RedisError> =
             within(PATIENCE, command.query_async(&mut connection)).await;

@@ -11,6 +11,7 @@ use redis::{
     IntoConnectionInfo, RedisConnectionInfo, RedisError, TlsCertificates,
 };
 
+use tidegate_core::StoreError;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
@@ -198,6 +199,17 @@ impl Dialer {
             login = login.set_db(settings.url.database);
         }
         login.set_lib_name("tidegate", env!("CARGO_PKG_VERSION"))
+    }
+}
+
+/// The error of a call on a connection of its own: lost if it may have been made.
+pub(crate) fn store_error(error: &RedisError) -> StoreError {
+    let is_lost = error.is_io_error();
+    let error = Box::new(error.clone());
+    if is_lost {
+        StoreError::Lost(error)
+    } else {
+        StoreError::Unreachable(error)
     }
 }
 

@@ -10,10 +10,10 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisError, ToRedisArgs as _, Value, from_redis_value};
 use tidegate_core::StoreError;
 
-use crate::RedisStore;
 use crate::backoff::Backoff;
-use crate::dial::within;
+use crate::dial::{store_error, within};
 use crate::monotonic::now;
+use crate::store::RedisStore;
 
 /// How long a reply may take. No decision waits for these.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -210,16 +210,6 @@ impl RedisDocument {
         let router = self.store.router();
         let value: Value = router.command(&self.current, command, deadline).await?;
         from_redis_value(value).map_err(|error| StoreError::BadReply(error.into()))
-    }
-}
-
-pub(crate) fn store_error(error: &RedisError) -> StoreError {
-    let is_lost = error.is_io_error();
-    let error = Box::new(error.clone());
-    if is_lost {
-        StoreError::Lost(error)
-    } else {
-        StoreError::Unreachable(error)
     }
 }
 

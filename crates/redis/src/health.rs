@@ -5,9 +5,9 @@ use tidegate_core::{
     Algorithm, Charge, Limit, Micros, Rate, Request, Scope, StoreError, Timestamp,
 };
 
-use crate::RedisStore;
 use crate::keys::tag_of;
 use crate::plan::Plan;
+use crate::store::RedisStore;
 use crate::wire::LuaStep;
 
 /// How much of Redis answers.

@@ -11,10 +11,11 @@ use tokio::time::Instant;
 use crate::call::{CallBody, CallError, CallReply, StepReply};
 use crate::cluster::ClusterLinks;
 use crate::dial::{Dialer, NO_ANSWER, Role};
+use crate::follow_master::follow_master;
 use crate::keys::slot_of;
 use crate::link::{Link, LinkSettings, LinkTarget, NOT_YET};
 use crate::monotonic::{now, until};
-use crate::sentinel::{self, Sentinels};
+use crate::sentinel::Sentinels;
 use crate::settings::RedisSettings;
 use crate::stats::Stats;
 use crate::url::{RedisNode, Topology};
@@ -64,7 +65,7 @@ impl Router {
                 let sentinels = Arc::new(Sentinels::new(sentinels, name, dialer.clone()));
                 let target = LinkTarget::MasterOf(Arc::clone(&sentinels));
                 let link = Arc::new(Link::open(target, settings));
-                let follower = tokio::spawn(sentinel::follow(sentinels, Arc::downgrade(&link)));
+                let follower = tokio::spawn(follow_master(sentinels, Arc::downgrade(&link)));
                 Servers::One {
                     link,
                     follower: Some(follower),

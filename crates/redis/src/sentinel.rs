@@ -1,8 +1,7 @@
-//! Sentinels: which server is the master, and a notice when that changes.
+//! Sentinels: which server is the master, and a notice when that changes. `follow_master.rs` acts on it.
 //! Why it is ours: `docs/decisions/005-redis-link.md`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -10,16 +9,12 @@ use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 
-use crate::backoff::Backoff;
 use crate::dial::{Dialer, Role, explain, within};
-use crate::link::Link;
 use crate::monotonic::now;
 use crate::url::RedisNode;
 
 /// How long the other sentinels have to answer once one has.
 const OTHERS: Duration = Duration::from_millis(100);
-/// How often the sentinels are asked, in case a message of theirs was lost.
-const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// The sentinels of one master.
 pub(crate) struct Sentinels {
@@ -120,8 +115,18 @@ impl Sentinels {
         })
     }
 
-    /// Listens to one sentinel and renews the link when there is a new master.
-    async fn listen(&self, node: &RedisNode, link: &Weak<Link>) -> Option<()> {
+    /// The servers that are asked.
+    pub(crate) fn nodes(&self) -> &[RedisNode] {
+        &self.nodes
+    }
+
+    /// Listens to one sentinel until the connection ends. Calls `on_switch` when there is a new master, and stops if
+    /// that returns `None`. `None` too if the sentinel cannot be reached.
+    pub(crate) async fn listen(
+        &self,
+        node: &RedisNode,
+        on_switch: impl Fn() -> Option<()>,
+    ) -> Option<()> {
         let mut messages = self.dialer.listen(node, Role::Sentinel).await.ok()?;
         messages.subscribe("+switch-master").await.ok()?;
         let mut messages = messages.into_on_message();
@@ -129,42 +134,9 @@ impl Sentinels {
             let text: String = message.get_payload().unwrap_or_default();
             if text.split_whitespace().next() == Some(&self.name) {
                 tracing::info!(master = self.name, "the sentinels have a new master");
-                link.upgrade()?.renew();
+                on_switch()?;
             }
         }
         Some(())
-    }
-}
-
-/// Keeps the link connected to the master that the sentinels name, until the link is dropped.
-pub(crate) async fn follow(sentinels: Arc<Sentinels>, link: Weak<Link>) {
-    let mut tasks = tokio::task::JoinSet::new();
-    for node in sentinels.nodes.clone() {
-        let (sentinels, link) = (Arc::clone(&sentinels), link.clone());
-        tasks.spawn(async move {
-            let mut backoff = Backoff::new();
-            while link.strong_count() > 0 {
-                if sentinels.listen(&node, &link).await.is_some() {
-                    backoff = Backoff::new();
-                }
-                tokio::time::sleep(backoff.next()).await;
-            }
-        });
-    }
-    loop {
-        tokio::time::sleep(ASK_EVERY).await;
-        let Some(connected_to) = link.upgrade().map(|link| link.connected_to()) else {
-            return;
-        };
-        let Some(connected_to) = connected_to else {
-            continue;
-        };
-        if let Ok(master) = sentinels.master().await
-            && master != connected_to
-            && let Some(link) = link.upgrade()
-        {
-            tracing::info!(%master, was = %connected_to, "the sentinels have a new master");
-            link.renew();
-        }
     }
 }

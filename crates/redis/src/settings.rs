@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::instances::KnownInstances;
 use crate::keys::SecretFrom;
+use crate::known_instances::KnownInstances;
 use crate::namespace::Namespace;
 use crate::network::RedisNetwork;
 use crate::url::RedisUrl;

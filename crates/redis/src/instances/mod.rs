@@ -13,8 +13,8 @@ use redis::Value;
 use tidegate_core::PermitId;
 use tokio::time::Instant;
 
-pub use self::roster::KnownInstance;
 use self::roster::Roster;
+pub(crate) use crate::known_instances::KnownInstances;
 use crate::monotonic::now;
 use crate::namespace::{self, Namespace};
 use crate::router::Router;
@@ -65,15 +65,6 @@ redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[1])
 redis.call('PEXPIREAT', KEYS[2], now + ARGV[2] + 1)
 return 1
 ";
-
-/// The data that an instance keeps over a restart: its identity, and the others in case Redis is unreachable.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct KnownInstances {
-    /// Its own id, which no two running instances may share: 32 hexadecimal digits, generated if missing.
-    pub id: Option<PermitId>,
-    /// All that count, including itself. Empty if the others are not known.
-    pub instances: Vec<KnownInstance>,
-}
 
 /// This instance and those that share Redis with it.
 #[derive(Debug)]

@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
+use crate::known_instances::KnownInstance;
+
 /// How long an instance counts that is missing and did not leave, in time in which Redis answers.
 const MISSING_FOR: Duration = Duration::from_mins(10);
 /// Names that are longer are not those of instances.
@@ -73,15 +75,6 @@ impl Roster {
         let is_there = |missing: &&Option<Duration>| missing.is_none();
         self.instances.values().filter(is_there).count() as u64
     }
-}
-
-/// An instance that counts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KnownInstance {
-    /// Its name in Redis: the id that it keeps over restarts, and a part of this run.
-    pub name: String,
-    /// For how long it has been missing; none if it is present.
-    pub missing: Option<Duration>,
 }
 
 /// The part of a name that all runs of an instance share. Older versions have a name for each run only.
