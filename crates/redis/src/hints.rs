@@ -310,17 +310,17 @@ mod tests {
     async fn what_was_used_is_returned_once_and_fades() {
         let hints = Hints::new();
         let name = keys().name(b"key");
-        let hear = |algorithm| {
+        let remember = |algorithm| {
             hints.remember(name, &limit(algorithm), 1, &denied(1), at_once());
         };
-        hear(Algorithm::TOKEN_BUCKET);
+        remember(Algorithm::TOKEN_BUCKET);
         tokio::time::advance(Duration::from_secs(30)).await;
         assert_eq!(hints.take_used(name), Some(4), "half of 8 has flowed back");
         assert_eq!(hints.take_used(name), None, "once");
-        hear(Algorithm::FIXED_WINDOW);
+        remember(Algorithm::FIXED_WINDOW);
         tokio::time::advance(Duration::from_secs(30)).await;
         assert_eq!(hints.take_used(name), Some(8), "until the window ends");
-        hear(Algorithm::FIXED_WINDOW);
+        remember(Algorithm::FIXED_WINDOW);
         tokio::time::advance(Duration::from_mins(1)).await;
         assert_eq!(hints.take_used(name), None);
     }
