@@ -1,5 +1,6 @@
 //! The crates depend on each other as the drawing in `ARCHITECTURE.md` says, and no other way; the limiter alone
-//! needs few of them; the modules of the server do not depend on each other in circles; no two types share a name.
+//! needs few of them; modules do not depend on each other in circles; no two types share a name; no file is too long;
+//! the files and functions that pages name exist.
 
 #![expect(clippy::expect_used, reason = "a test may")]
 
@@ -259,31 +260,63 @@ fn find_cycle(edges: &Edges) -> Option<String> {
     is_found.then(|| way.join(" → "))
 }
 
-#[test]
-fn the_modules_of_the_server_do_not_depend_on_each_other_in_circles() {
+/// A source file up to its test module.
+fn without_tests(text: &str) -> &str {
+    text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(text)
+}
+
+/// The lines of a source file that are neither comments nor its tests.
+fn code(text: &str) -> String {
+    let lines = text
+        .split("#[cfg(test)]")
+        .next()
+        .unwrap_or_default()
+        .lines();
+    let is_code = |line: &&str| !line.trim_start().starts_with("//");
+    lines.filter(is_code).collect::<Vec<_>>().join("\n")
+}
+
+/// Which top-level modules of a crate use which others.
+fn module_edges(name: &str) -> Edges {
     let mut files = Vec::new();
-    sources(&root().join("crates/server/src"), None, &mut files);
+    sources(
+        &root().join("crates").join(name).join("src"),
+        None,
+        &mut files,
+    );
     files.retain(|file| file.module != "lib");
     let modules: BTreeSet<&String> = files.iter().map(|file| &file.module).collect();
     let mut edges = Edges::new();
     for SourceFile { module, text, .. } in &files {
-        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-        for name in named(code) {
-            // What the root re-exports would hide where it comes from.
+        for used in named(&code(text)) {
+            // A re-export of the root would hide its module.
             assert!(
-                modules.iter().any(|other| *other == name),
-                "`{module}` takes `crate::{name}` from the root; name its module"
+                modules.iter().any(|other| *other == used),
+                "`{module}` of `{name}` takes `crate::{used}` from the root; name its module"
             );
-            if name != module {
+            if used != module {
                 edges
                     .entry(module.clone())
                     .or_default()
-                    .insert(name.to_owned());
+                    .insert(used.to_owned());
             }
         }
     }
-    assert!(edges.len() > 10, "only {edges:?} were found");
-    assert_eq!(find_cycle(&edges), None, "a circle of modules");
+    edges
+}
+
+#[test]
+fn the_modules_of_a_crate_do_not_depend_on_each_other_in_circles() {
+    for (name, least) in [("server", 25), ("tidegate", 7), ("redis", 15)] {
+        let edges = module_edges(name);
+        assert!(edges.len() >= least, "only {edges:?} were found");
+        assert_eq!(find_cycle(&edges), None, "a circle of modules of `{name}`");
+    }
+}
+
+#[test]
+fn front_ends_decide_and_do_not_administer() {
+    let edges = module_edges("server");
     for front_end in ["grpc", "resp"] {
         assert!(edges[front_end].contains("decider"), "{front_end} decides");
         assert!(
@@ -291,6 +324,39 @@ fn the_modules_of_the_server_do_not_depend_on_each_other_in_circles() {
             "{front_end} does not administer"
         );
     }
+}
+
+/// A longer file has to be split, as `CONTRIBUTING.md` says.
+const MOST_LINES: usize = 500;
+
+#[test]
+fn no_source_file_is_too_long() {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(root().join("crates")).expect("the folder is there") {
+        sources(
+            &entry.expect("an entry").path().join("src"),
+            None,
+            &mut files,
+        );
+    }
+    assert!(files.len() > 400, "only {} files were found", files.len());
+    for SourceFile { path, text, .. } in &files {
+        let lines = without_tests(text).lines().count();
+        assert!(
+            lines <= MOST_LINES,
+            "{} has {lines} lines without its tests; split it by meaning",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn tests_and_comments_are_left_out() {
+    let text = "//! One.\nuse two;\n    // three\nfn four() {}\n\n#[cfg(test)]\nmod tests {\n    use five;\n}\n";
+    assert_eq!(without_tests(text).lines().count(), 4);
+    assert_eq!(code(text), "use two;\nfn four() {}\n");
+    let helper = "#[cfg(test)]\nfn helper() {}\nfn one() {}\n";
+    assert_eq!(without_tests(helper), helper, "only its module is left out");
 }
 
 #[test]
@@ -386,15 +452,18 @@ fn mapped(section: &str) -> Vec<(PathBuf, Vec<String>)> {
     files
 }
 
-/// Fails if a file below `crates` is not there, or does not declare what is named after it.
+/// Fails if a file below `crates`, or a page below `docs`, is not there, or does not declare what is named after it.
 fn assert_declared(files: Vec<(PathBuf, Vec<String>)>) {
+    const KEYWORDS: [&str; 6] = ["fn", "struct", "enum", "trait", "const", "static"];
     for (file, names) in files {
-        let path = root().join("crates").join(&file);
+        let is_page = file.starts_with("docs");
+        let base = root().join(if is_page { "" } else { "crates" });
+        let path = base.join(&file);
         assert!(path.is_file(), "{} is not there", file.display());
         let text = std::fs::read_to_string(path).expect("it can be read");
         for name in names {
             let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
-            let is_there = ["fn", "struct"].iter().any(|keyword| {
+            let is_there = KEYWORDS.iter().any(|keyword| {
                 let declaration = format!("{keyword} {name}");
                 let mut found = text.split(&declaration).skip(1);
                 found.any(|rest| !rest.starts_with(is_part))
@@ -418,6 +487,19 @@ fn the_life_of_a_request_leads_to_code() {
     let files = mapped(&section("ARCHITECTURE.md", "The life"));
     assert!(files.len() > 20, "only {} files were found", files.len());
     assert_declared(files);
+}
+
+#[test]
+fn the_lists_of_files_to_touch_lead_to_code() {
+    let page = std::fs::read_to_string(root().join("docs/adding.md")).expect("the page is there");
+    let sections: Vec<&str> = page.split("\n## ").skip(1).collect();
+    assert_eq!(sections.len(), 9, "one for each kind of change");
+    for section in sections {
+        let files = mapped(section);
+        let title = section.lines().next().unwrap_or_default();
+        assert!(files.len() >= 3, "{title}: only {files:?} were found");
+        assert_declared(files);
+    }
 }
 
 #[test]
