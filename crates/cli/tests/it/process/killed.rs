@@ -19,11 +19,11 @@ const WRITES: u64 = 1_000;
 /// A version of the rules: its number and what it says.
 type Version = (u64, Vec<Value>);
 
-/// What the server must know, as far as one who writes can tell.
+/// The state that the server must have, as far as the writer knows.
 struct Model {
     /// Every version that was acknowledged or found, by its number.
     versions: BTreeMap<u64, Vec<Value>>,
-    /// What the write under way will make of it.
+    /// The version that the write under way creates.
     under_way: Option<Version>,
     /// How many writes there were, which distinguishes versions.
     serial: u64,

@@ -88,7 +88,7 @@ fn nginx_asks_before_it_forwards() {
         passes_problem: false,
     };
     play(&setup, &proxy, &manners);
-    // From a proxy that is trusted too, whose word about its own client counts.
+    // Through another trusted proxy, which reports its own client.
     let behind = |client: &str| {
         ask(
             1,
