@@ -91,7 +91,7 @@ impl OutgoingRequest<'_> {
         };
         upstream.health.succeeded();
         upstream.answered_after(start.elapsed());
-        upstream.count(ForwardResult::of(head.status));
+        upstream.count(ForwardResult::from_status(head.status));
         self.answer(head, source, in_flight)
     }
 
@@ -222,7 +222,7 @@ impl OutgoingRequest<'_> {
         let connecting = connector.connect(upstream, needs_http1, Some(counted));
         let connected = timeout(self.route.config.connect_timeout, connecting).await;
         if let Ok(Err(error)) = &connected
-            && let Some(shortage) = Shortage::of(error)
+            && let Some(shortage) = Shortage::from_error(error)
         {
             return Err(worker.refuse(shortage));
         }

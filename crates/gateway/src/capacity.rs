@@ -39,7 +39,7 @@ impl Shortage {
     pub(crate) const NAMES: [&'static str; 3] = ["client", "all", "system"];
 
     /// The shortage behind an I/O error, if it is one.
-    pub(crate) fn of(error: &io::Error) -> Option<Self> {
+    pub(crate) fn from_error(error: &io::Error) -> Option<Self> {
         let what = match Errno::from_io_error(error)? {
             Errno::MFILE => "file descriptors of this process (`ulimit -n`)",
             Errno::NFILE => "file descriptors of the system (`fs.file-max`)",
@@ -213,9 +213,9 @@ mod tests {
             (Errno::HOSTUNREACH, false),
             (Errno::TIMEDOUT, false),
         ] {
-            let shortage = Shortage::of(&io::Error::from(error));
+            let shortage = Shortage::from_error(&io::Error::from(error));
             assert_eq!(shortage.is_some(), is_local, "{error}");
         }
-        assert_eq!(Shortage::of(&io::Error::other("no name")), None);
+        assert_eq!(Shortage::from_error(&io::Error::other("no name")), None);
     }
 }

@@ -50,7 +50,7 @@ pub async fn check_all(gateway: Arc<Gateway>) {
 async fn is_well(gateway: &Gateway, upstream: &Upstream, health: &HealthConfig) -> Option<bool> {
     match gateway.connector.connect(upstream, false, None).await {
         Ok(connected) => Some(answers_well(connected, upstream, health).await),
-        Err(error) => Shortage::of(&error).is_none().then_some(false),
+        Err(error) => Shortage::from_error(&error).is_none().then_some(false),
     }
 }
 

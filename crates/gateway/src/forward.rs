@@ -77,7 +77,7 @@ impl Worker {
         } = screened;
         // A request whose client is not known was refused before.
         let client = self.gateway.capacity.counter(client.unwrap_or(peer));
-        let (mut body, progress) = RequestBody::of(body, start);
+        let (mut body, progress) = RequestBody::new(body, start);
         let holding = permit.map(|permit| {
             let (holding, is_over) = HeldRequest::new(permit, route.config.timeout);
             body.wait_if_broken(is_over);
@@ -90,7 +90,7 @@ impl Worker {
             header: self.gateway.identity.forwarded_header(),
             is_tls: self.gateway.is_tls,
         };
-        let forwarded = ForwardedHeaders::of(headers, peer, &forwarding);
+        let forwarded = ForwardedHeaders::new(headers, peer, &forwarding);
         let upgrade = leg
             .upgrade
             .filter(|protocol| head.version == Version::HTTP_11 && hop::is_websocket(protocol));

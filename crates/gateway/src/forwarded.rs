@@ -37,7 +37,7 @@ pub(crate) struct ForwardedHeaders {
 
 impl ForwardedHeaders {
     /// Builds the headers while the request still has its `Host`, and removes those of untrusted peers.
-    pub(crate) fn of(headers: &mut HeaderMap, peer: IpAddr, forwarding: &Forwarding<'_>) -> Self {
+    pub(crate) fn new(headers: &mut HeaderMap, peer: IpAddr, forwarding: &Forwarding<'_>) -> Self {
         let peer = peer.to_canonical();
         let is_trusted = forwarding.trusted_proxies.is_trusted(peer);
         let mut chain = Chain::default();
@@ -234,7 +234,7 @@ mod tests {
             header,
             is_tls: false,
         };
-        let forwarded = ForwardedHeaders::of(&mut headers, peer.parse().unwrap(), &forwarding);
+        let forwarded = ForwardedHeaders::new(&mut headers, peer.parse().unwrap(), &forwarding);
         forwarded.put_into(&mut headers);
         let text = |(name, value): (&HeaderName, &HeaderValue)| {
             (name.to_string(), value.to_str().unwrap().to_owned())

@@ -21,7 +21,7 @@ pub fn forwarded(
         header,
         is_tls: false,
     };
-    let written = ForwardedHeaders::of(&mut headers, peer, &forwarding);
+    let written = ForwardedHeaders::new(&mut headers, peer, &forwarding);
     written.put_into(&mut headers);
     headers
 }

@@ -108,7 +108,7 @@ impl Progress {
 
 impl RequestBody {
     /// The body of a client, of which the start may have been read, and its progress if it is not empty.
-    pub(crate) fn of(
+    pub(crate) fn new(
         incoming: Incoming,
         start: Option<Box<BodyStart>>,
     ) -> (Self, Option<Arc<Progress>>) {

@@ -34,7 +34,7 @@ impl ForwardResult {
         Self::Failed,
     ];
 
-    pub(crate) fn of(status: StatusCode) -> Self {
+    pub(crate) fn from_status(status: StatusCode) -> Self {
         Self::Answered(u8::try_from(status.as_u16() / 100).map_or(5, |class| class.clamp(1, 5)))
     }
 

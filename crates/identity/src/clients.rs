@@ -69,7 +69,7 @@ static TABLE: [Key; 1] = [Key::new(
 )];
 
 fn clients(node: &Node, problems: &mut Problems) -> Option<Clients> {
-    let fields = Fields::of(node, Spot::document(), &TABLE, problems)?;
+    let fields = Fields::new(node, Spot::document(), &TABLE, problems)?;
     if fields.key("clients").is_none() {
         // The message quotes nothing of the file: it may be a key.
         let message = "a table of clients begins with `clients:`";

@@ -16,7 +16,7 @@ pub(crate) type ConnectionPermit = OwnedSemaphorePermit;
 
 impl ConnectionBudget {
     /// A budget of this many connections for all clones.
-    pub fn of(connections: usize) -> Self {
+    pub fn new(connections: usize) -> Self {
         let connections = connections.min(Semaphore::MAX_PERMITS);
         Self {
             shared: Arc::new(Semaphore::new(connections)),
@@ -29,7 +29,7 @@ impl ConnectionBudget {
     pub fn with_own(&self, connections: usize) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
-            own: Some(Self::of(connections).shared),
+            own: Some(Self::new(connections).shared),
         }
     }
 
@@ -57,7 +57,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_one_listener_has_for_itself_no_other_can_take() {
-        let all = ConnectionBudget::of(2);
+        let all = ConnectionBudget::new(2);
         let own = all.with_own(1);
         let mut taken = Vec::new();
         for budget in [&all, &all, &own] {

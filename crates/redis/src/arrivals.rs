@@ -64,7 +64,7 @@ impl<S: AsFd> WatchedStream<S> {
 }
 
 impl WatchedStream<Box<dyn NetworkStream>> {
-    pub(crate) fn of(connection: NetworkConnection) -> (Self, Arc<Arrivals>) {
+    pub(crate) fn from_network(connection: NetworkConnection) -> (Self, Arc<Arrivals>) {
         let unread = Unread::Network(connection.has_unread);
         Self::with(connection.stream, unread)
     }

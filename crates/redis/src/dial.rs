@@ -100,7 +100,7 @@ impl Dialer {
         let dialing = async {
             if let Some(network) = &self.settings.network {
                 let connection = network.connect().await?;
-                let (stream, arrivals) = WatchedStream::of(connection);
+                let (stream, arrivals) = WatchedStream::from_network(connection);
                 return self.log_in(stream, arrivals).await;
             }
             match node {

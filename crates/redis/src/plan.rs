@@ -128,7 +128,7 @@ pub(crate) struct OwnedState {
 }
 
 impl OwnedState {
-    pub(crate) fn of(planned: &PlannedCharge<'_>) -> Self {
+    pub(crate) fn from_planned(planned: &PlannedCharge<'_>) -> Self {
         Self {
             limit: planned.charge.limit.clone(),
             scope: planned.charge.scope.clone(),

@@ -117,24 +117,24 @@ impl LuaStep {
     /// Charges every limit of the plan or none. Permits are written into their register, which is
     /// in the step's slot unless [`registered_elsewhere`](Self::registered_elsewhere).
     pub(crate) fn charge(keys: &RedisKeys, plan: &Plan<'_>) -> Self {
-        Self::of(Op::Charge, plan).with_register(keys)
+        Self::new(Op::Charge, plan).with_register(keys)
     }
 
     /// Answers whether a charge would be allowed, over the state as it is, and changes nothing.
     pub(crate) fn peek(plan: &Plan<'_>) -> Self {
-        Self::of(Op::Peek, plan)
+        Self::new(Op::Peek, plan)
     }
 
     /// Answers exactly as a charge would and changes nothing.
     pub(crate) fn preview(plan: &Plan<'_>) -> Self {
-        Self::of(Op::Preview, plan)
+        Self::new(Op::Preview, plan)
     }
 
     /// Charges what is known only afterwards.
     pub(crate) fn settle(plan: &Plan<'_>) -> Self {
         Self {
             id: None,
-            ..Self::of(Op::Settle, plan)
+            ..Self::new(Op::Settle, plan)
         }
     }
 
@@ -148,7 +148,7 @@ impl LuaStep {
         if outcomes.iter().any(|outcome| !outcome.allowed) {
             return None;
         }
-        let mut step = Self::of(Op::GiveBack, plan);
+        let mut step = Self::new(Op::GiveBack, plan);
         step.charges.truncate(outcomes.len());
         for (charge, outcome) in step.charges.iter_mut().zip(outcomes) {
             charge.extra = Extra::GivenBack {
@@ -162,7 +162,7 @@ impl LuaStep {
 
     /// Takes units in advance, for an instance to decide from. Not for logs and concurrency.
     pub(crate) fn lease(plan: &Plan<'_>, want: LeaseRequest) -> Self {
-        let mut step = Self::of(Op::Lease, plan);
+        let mut step = Self::new(Op::Lease, plan);
         step.id = Some(want.id);
         for charge in &mut step.charges {
             charge.extra = Extra::Request(want);
@@ -174,7 +174,7 @@ impl LuaStep {
     pub(crate) fn return_lease(plan: &Plan<'_>, id: PermitId) -> Self {
         Self {
             id: Some(id),
-            ..Self::of(Op::Return, plan)
+            ..Self::new(Op::Return, plan)
         }
     }
 
@@ -217,7 +217,7 @@ impl LuaStep {
         Self {
             at: None,
             id: None,
-            ..Self::of(Op::Heal, plan)
+            ..Self::new(Op::Heal, plan)
         }
     }
 
@@ -248,7 +248,7 @@ impl LuaStep {
         let mut step = Self {
             at: None,
             id: None,
-            ..Self::of(Op::Forget, plan)
+            ..Self::new(Op::Forget, plan)
         };
         for charge in &mut step.charges {
             charge.extra = Extra::Remembered(charge.remembers());
@@ -310,7 +310,7 @@ impl LuaStep {
         }
     }
 
-    fn of(op: Op, plan: &Plan<'_>) -> Self {
+    fn new(op: Op, plan: &Plan<'_>) -> Self {
         let charge = |planned: &PlannedCharge<'_>| LuaCharge {
             state: Arc::clone(&planned.state.key),
             companion: planned

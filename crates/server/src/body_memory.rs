@@ -27,8 +27,8 @@ impl BodyMemory {
     /// Bodies of clients may take this many bytes together.
     pub(crate) fn of(most: usize) -> Self {
         Self {
-            clients: BodyPool::of(most),
-            operators: BodyPool::of(ADMINISTRATION),
+            clients: BodyPool::new(most),
+            operators: BodyPool::new(ADMINISTRATION),
         }
     }
 
@@ -66,7 +66,7 @@ impl BodyMemoryUsedUp {
 }
 
 impl BodyPool {
-    fn of(most: usize) -> Arc<Self> {
+    fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
             held: AtomicUsize::new(0),
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn shares_together_never_exceed_the_memory_and_come_back() {
-        let pool = BodyPool::of(100);
+        let pool = BodyPool::new(100);
         let (mut a, mut b) = (pool.share(), pool.share());
         #[rustfmt::skip]
         let table = [

@@ -73,7 +73,7 @@ struct DescriptorShares {
 }
 
 impl DescriptorShares {
-    fn of(limit: u64, needs: Needs) -> Self {
+    fn new(limit: u64, needs: Needs) -> Self {
         let (least, most) = FOR_FRONT_END;
         let front_end = (limit / 16).clamp(least, most);
         let reserve = OWN
@@ -131,7 +131,7 @@ impl FileDescriptors {
                 .map(wide),
         };
         let limit = limit();
-        let shares = DescriptorShares::of(limit, needs);
+        let shares = DescriptorShares::new(limit, needs);
         tracing::debug!(limit, ?shares, "file descriptors");
         if shares.is_over {
             tracing::warn!(
@@ -151,7 +151,7 @@ impl FileDescriptors {
         }
         let narrow = |number| usize::try_from(number).unwrap_or(usize::MAX);
         Self {
-            clients: ConnectionBudget::of(narrow(shares.clients)),
+            clients: ConnectionBudget::new(narrow(shares.clients)),
             front_end: narrow(shares.front_end),
             upstream: narrow(shares.upstream),
             upstream_per_client: narrow(shares.per_client),
@@ -212,7 +212,7 @@ mod tests {
                 per_client,
                 is_over,
             };
-            assert_eq!(DescriptorShares::of(limit, needs), expected, "{limit}");
+            assert_eq!(DescriptorShares::new(limit, needs), expected, "{limit}");
         }
     }
 }

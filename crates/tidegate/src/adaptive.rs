@@ -263,5 +263,5 @@ impl std::fmt::Debug for AdaptiveLimit {
 /// How many permits of the whole limit were held. A share of it that was used as far stands for the whole.
 fn places_held(limit: &Limit, outcome: &Outcome) -> u64 {
     let held = outcome.limit.saturating_sub(outcome.remaining);
-    estimator::of(held, limit.capacity(), outcome.limit.max(1))
+    estimator::scaled(held, limit.capacity(), outcome.limit.max(1))
 }

@@ -169,7 +169,7 @@ impl<'a> Attributes<'a> {
     ) -> Result<(), AttributeError> {
         lower_case_header(&mut name);
         check_name(&name)?;
-        let meaning = Meaning::of(&name);
+        let meaning = Meaning::from_name(&name);
         let mut is_refused = false;
         let value = match meaning {
             Meaning::Path => value.into_text().map_err(|bytes| PathError::NotUtf8 {

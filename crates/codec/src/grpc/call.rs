@@ -63,7 +63,11 @@ impl<'m> RateLimitCall<'m> {
     pub fn of(message: &'m RateLimitRequest) -> Self {
         Self {
             domain: &message.domain,
-            descriptors: message.descriptors.iter().map(CallDescriptor::of).collect(),
+            descriptors: message
+                .descriptors
+                .iter()
+                .map(CallDescriptor::from_message)
+                .collect(),
             hits_addend: message.hits_addend,
         }
     }
@@ -86,7 +90,7 @@ impl<'m> CallDescriptor<'m> {
         Some(())
     }
 
-    fn of(message: &'m RateLimitDescriptor) -> Self {
+    fn from_message(message: &'m RateLimitDescriptor) -> Self {
         let entries = message.entries.iter().map(|entry| CallEntry {
             key: &entry.key,
             value: &entry.value,

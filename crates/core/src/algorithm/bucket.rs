@@ -67,7 +67,7 @@ impl Bucket {
     pub(crate) fn with_common_parts(self) -> Self {
         Self {
             is_plain: false,
-            common: Some(CommonParts::of(self.window)),
+            common: Some(CommonParts::new(self.window)),
             ..self
         }
     }

@@ -20,7 +20,7 @@ pub(super) struct CommonParts {
 
 impl CommonParts {
     /// For remainders over `window`, which is no longer than the longest.
-    pub(super) fn of(window: Divisor) -> Self {
+    pub(super) fn new(window: Divisor) -> Self {
         let (each, rest) = window.div_rem(PARTS);
         Self {
             window,
@@ -83,7 +83,7 @@ mod tests {
 
         #[test]
         fn a_part_is_read_as_it_was_kept(window in any_window(), part: u64) {
-            let common = CommonParts::of(Divisor::new(window));
+            let common = CommonParts::new(Divisor::new(window));
             let part = part % window;
             let kept = common.of_part(part);
             prop_assert!(kept < PARTS);
@@ -93,9 +93,9 @@ mod tests {
         /// Up to less than one of the kept parts, and exactly where windows divide the longest.
         #[test]
         fn another_window_reads_no_less(window in any_window(), other in any_window(), part: u64) {
-            let common = CommonParts::of(Divisor::new(other));
+            let common = CommonParts::new(Divisor::new(other));
             let part = part % window;
-            let kept = CommonParts::of(Divisor::new(window)).of_part(part);
+            let kept = CommonParts::new(Divisor::new(window)).of_part(part);
             let (whole, read) = common.to_part(kept);
             prop_assert!(read < other);
             let read = u128::from(read) + u128::from(whole) * u128::from(other);

@@ -131,7 +131,7 @@ impl Http1 {
     ) {
         let framing = match &body {
             RequestBody::None => None,
-            RequestBody::Client { .. } => Some(BodyFraming::of(&head.headers)),
+            RequestBody::Client { .. } => Some(BodyFraming::from_headers(&head.headers)),
         };
         self.out.begin();
         head::write(&mut self.out.text, head, host, forwarded, framing);

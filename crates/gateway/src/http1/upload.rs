@@ -25,7 +25,7 @@ pub(super) enum BodyFraming {
 
 impl BodyFraming {
     /// The framing of a body with these headers.
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Self {
         let length = headers.get(CONTENT_LENGTH).and_then(read_length);
         length.map_or(Self::Chunks, Self::Length)
     }

@@ -95,7 +95,7 @@ pub(crate) enum LeaseKind {
 }
 
 impl LeaseKind {
-    pub(crate) fn of(limit: &Limit) -> Self {
+    pub(crate) fn for_limit(limit: &Limit) -> Self {
         match limit.form() {
             Form::Bucket(_) => Self::Bucket,
             _ => Self::Window,
@@ -280,13 +280,13 @@ impl UnitPool {
 
     /// How much is left of the current window or slot; none if that is unknown.
     fn left(&self, now: Instant) -> Option<Duration> {
-        Span::of(&self.state.limit)?.left(self.boundary?, now)
+        Span::for_limit(&self.state.limit)?.left(self.boundary?, now)
     }
 
     /// How many units taken now will be used before their end at the measured demand. More would go back so late
     /// that others could not use all of them.
     fn usable(&self, now: Instant) -> u64 {
-        let Some(span) = Span::of(&self.state.limit) else {
+        let Some(span) = Span::for_limit(&self.state.limit) else {
             return u64::MAX;
         };
         let Some(left) = self.left(now) else {
@@ -309,7 +309,7 @@ impl UnitPool {
         let missing = cost.saturating_sub(left).max(1);
         let most = self.batch.min(self.usable(now)).max(waiting);
         let most = most.min(share).max(missing);
-        let (least, units, previous) = match LeaseKind::of(&self.state.limit) {
+        let (least, units, previous) = match LeaseKind::for_limit(&self.state.limit) {
             LeaseKind::Bucket => {
                 let used = |held: &HeldLease| held.granted.saturating_sub(held.units);
                 let previous = held.map(|held| (held.lease.id, used(held)));
@@ -388,7 +388,7 @@ impl UnitPool {
             charged_at: outcome.at,
             ends_at,
         };
-        let kind = LeaseKind::of(&self.state.limit);
+        let kind = LeaseKind::for_limit(&self.state.limit);
         let (carried, taken) = match kind {
             LeaseKind::Bucket => (ask.left.min(units), units.saturating_sub(ask.left)),
             LeaseKind::Window => (ask.left, units),
@@ -453,7 +453,7 @@ impl UnitPool {
 
     /// When the units left of a lease should go back. Returned once for each end.
     pub(crate) fn arrange_return(&mut self) -> Option<Instant> {
-        let (held, span) = (self.lease.as_ref()?, Span::of(&self.state.limit)?);
+        let (held, span) = (self.lease.as_ref()?, Span::for_limit(&self.state.limit)?);
         let is_arranged = self.returning.replace(held.lease.ends_at) == Some(held.lease.ends_at);
         let at = held.ends_at.checked_sub(span.before_end())?;
         (!is_arranged).then_some(at)
@@ -462,7 +462,8 @@ impl UnitPool {
     /// Whether its units should go back: they are not used, or their end is near.
     pub(crate) fn is_idle(&self) -> bool {
         let now = now();
-        let before_end = Span::of(&self.state.limit).map_or(Duration::ZERO, Span::before_end);
+        let before_end =
+            Span::for_limit(&self.state.limit).map_or(Duration::ZERO, Span::before_end);
         self.lease.as_ref().is_some_and(|held| {
             let ends_soon = now + before_end >= held.ends_at && now < held.ends_at;
             held.units > 0 && (now >= self.used_at + IDLE || ends_soon)
@@ -506,7 +507,7 @@ mod tests {
             cost: 1,
         }];
         let plan = Plan::new(&keys, &Request::new(&charges));
-        let mut pool = UnitPool::new(OwnedState::of(&plan.charges[0]));
+        let mut pool = UnitPool::new(OwnedState::from_planned(&plan.charges[0]));
         let ask = pool.ask(1, 10, 50);
         assert_eq!((ask.least, ask.want.units, ask.left), (1, 10, 0));
         assert_eq!(ask.want.previous, None);

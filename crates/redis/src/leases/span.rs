@@ -29,12 +29,12 @@ pub(crate) fn is_leasable(limit: &Limit, instances: u64) -> bool {
         let is_large = bucket.burst() >= BURST_EACH.saturating_mul(instances);
         return is_large && bucket.to_full() >= SHORTEST;
     }
-    Span::of(limit).is_none_or(|span| Micros::from(span.length) >= SHORTEST)
+    Span::for_limit(limit).is_none_or(|span| Micros::from(span.length) >= SHORTEST)
 }
 
 impl Span {
     /// None if the leases of this limit do not end with a window, or so late that it does not matter.
-    pub(super) fn of(limit: &Limit) -> Option<Self> {
+    pub(super) fn for_limit(limit: &Limit) -> Option<Self> {
         let (length, is_aligned) = match limit.form() {
             Form::SlidingSlots(slots) => (slots.slot(), true),
             Form::SlidingCounter(counter) => (counter.window(), true),
@@ -117,7 +117,7 @@ mod tests {
             anchor: Anchor::FirstRequest,
         };
         let millis = Duration::from_millis;
-        let left = |limit: &Limit, at| Span::of(limit).unwrap().left(boundary, at);
+        let left = |limit: &Limit, at| Span::for_limit(limit).unwrap().left(boundary, at);
         assert_eq!(left(&aligned, boundary), Some(millis(200)));
         let later = boundary + millis(1_050);
         assert_eq!(left(&aligned, later), Some(millis(150)));

@@ -81,7 +81,7 @@ impl StoreInner {
         let Some(cost) = used.filter(|used| *used > 0) else {
             return true;
         };
-        let state = OwnedState::of(planned);
+        let state = OwnedState::from_planned(planned);
         let step = LuaStep::settle(&state.plan(cost));
         self.router.step(step, deadline).await.is_ok()
     }

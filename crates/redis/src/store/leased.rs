@@ -72,7 +72,7 @@ impl TakenFromPools<'_> {
 impl Drop for TakenFromPools<'_> {
     fn drop(&mut self) {
         for part in std::mem::take(&mut self.parts) {
-            let kind = LeaseKind::of(&part.limit);
+            let kind = LeaseKind::for_limit(&part.limit);
             let mut state = {
                 let mut pool = part.shared.pool.lock();
                 let is_of = |lease: &UnitLease| kind.is_same(&part.lease, lease);
@@ -182,7 +182,7 @@ impl StoreInner {
         if let Some(denied) = self.hints.denied(planned.state.name, limit, cost) {
             return Ok(denied);
         }
-        let state = OwnedState::of(planned);
+        let state = OwnedState::from_planned(planned);
         let outcomes = self
             .preview_exact(&state.plan(cost.saturating_sub(left)), deadline)
             .await?;
@@ -216,7 +216,7 @@ impl StoreInner {
         deadline: Instant,
     ) -> Result<Option<Outcome>, StoreError> {
         let (limit, cost) = (planned.charge.limit, planned.total);
-        let new = || UnitPool::new(OwnedState::of(planned));
+        let new = || UnitPool::new(OwnedState::from_planned(planned));
         let Some(shared) = self.pools.of(planned.state.name, new) else {
             return Ok(None);
         };
@@ -298,7 +298,11 @@ impl StoreInner {
         filling: Filling,
         deadline: Instant,
     ) -> Result<(Outcome, PermitId), StoreError> {
-        let (inner, state, cost) = (Arc::clone(self), OwnedState::of(planned), planned.total);
+        let (inner, state, cost) = (
+            Arc::clone(self),
+            OwnedState::from_planned(planned),
+            planned.total,
+        );
         let task = self.runtime.spawn(async move {
             let shared = Arc::clone(&filling.shared);
             let filled = inner.fill(&state, cost, &shared).await;
@@ -422,7 +426,7 @@ impl StoreInner {
             units,
         } = unused;
         let plan = state.plan(units);
-        let step = match LeaseKind::of(&state.limit) {
+        let step = match LeaseKind::for_limit(&state.limit) {
             LeaseKind::Bucket => Some(LuaStep::return_lease(&plan, lease.id)),
             LeaseKind::Window => {
                 let outcome = admitted(state.limit.capacity(), 0, lease.charged_at);

@@ -25,7 +25,7 @@ fn command(name: &str, script: &str, steps: &[&LuaStep]) -> Cmd {
     for key in keys() {
         command.arg(key);
     }
-    let limits = LimitTable::of(steps);
+    let limits = LimitTable::new(steps);
     limits.write(&mut command);
     command.arg(steps.len());
     write_steps(steps, &limits.indexes, &mut command);
@@ -61,7 +61,7 @@ struct LimitTable<'a> {
 }
 
 impl<'a> LimitTable<'a> {
-    fn of(steps: &[&'a LuaStep]) -> Self {
+    fn new(steps: &[&'a LuaStep]) -> Self {
         let mut limits = Self {
             distinct: SmallVec::new(),
             indexes: SmallVec::new(),

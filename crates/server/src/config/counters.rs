@@ -19,7 +19,7 @@ pub(super) fn read(
     problems: &mut Problems,
 ) -> Option<Micros> {
     let written = fields.take("counters").map(|(spot, node)| {
-        let fields = Fields::of(node, spot.clone(), &COUNTERS, problems)?;
+        let fields = Fields::new(node, spot.clone(), &COUNTERS, problems)?;
         let snapshot = fields.take("snapshot");
         if snapshot.is_none() {
             let message = "give `snapshot`, how often counters are written, such as `{snapshot: 10s}`, or `{snapshot: off}`";

@@ -126,7 +126,7 @@ fn read_routes(taken: TakenField<'_>, problems: &mut Problems) -> Vec<RouteConfi
 }
 
 fn read_route(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<RouteConfig> {
-    let fields = Fields::of(node, spot.clone(), &ROUTE, problems)?;
+    let fields = Fields::new(node, spot.clone(), &ROUTE, problems)?;
     let host = parsed(fields.take("host"), HostPattern::parse, problems);
     let prefix = setting(&fields, "prefix", path_prefix, problems);
     let upstreams = fields.take("upstreams");
@@ -181,7 +181,7 @@ fn read_route(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Route
 }
 
 fn read_health(spot: &Spot, node: &Node, problems: &mut Problems) -> Option<HealthConfig> {
-    let fields = Fields::of(node, spot.clone(), &HEALTH, problems)?;
+    let fields = Fields::new(node, spot.clone(), &HEALTH, problems)?;
     let path = parsed(fields.take("path"), health_path, problems);
     let interval = setting(&fields, "interval", some_time, problems);
     fields.done(problems);

@@ -218,7 +218,7 @@ fn sources<'n>(node: &'n Node, spot: &Spot, problems: &mut Problems) -> Sources<
 }
 
 pub(super) fn source(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<AttributeSource> {
-    let fields = Fields::of(node, spot.clone(), &SOURCES, problems)?;
+    let fields = Fields::new(node, spot.clone(), &SOURCES, problems)?;
     let header = fields.take("header");
     let others = [
         (

@@ -23,7 +23,7 @@ pub(super) fn read(
     overrides: &Overrides<'_>,
     problems: &mut Problems,
 ) -> Option<JwtSettings> {
-    let fields = Fields::of(node, spot.clone(), &JWT, problems)?;
+    let fields = Fields::new(node, spot.clone(), &JWT, problems)?;
     let mut keys: Vec<JwtKey> = Vec::new();
     let mut file = |key, make: fn(PathBuf) -> JwtKey, problems: &mut Problems| {
         let path = parsed(fields.take(key), name, problems);

@@ -42,7 +42,7 @@ pub(super) fn config(
 ) -> Option<Config> {
     let written = source.read(problems)?;
     let node = with_overrides(written, overrides, problems)?;
-    let mut fields = Fields::of(&node, Spot::document(), settings::keys(), problems)?;
+    let mut fields = Fields::new(&node, Spot::document(), settings::keys(), problems)?;
     let mut notes = Vec::new();
     let gateway = gateway::read(&mut fields, problems);
     let encoded_slashes = word(&fields, "encoded_slashes", &SLASHES, problems);

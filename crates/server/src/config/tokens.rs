@@ -73,7 +73,7 @@ fn read_token(
     overrides: &Overrides<'_>,
     problems: &mut Problems,
 ) -> Option<Token> {
-    let fields = Fields::of(node, spot.clone(), &TOKEN, problems)?;
+    let fields = Fields::new(node, spot.clone(), &TOKEN, problems)?;
     let name = fields.take("name");
     let file = fields.take("token_file");
     let variable = fields.take("token_env");

@@ -94,7 +94,7 @@ impl Estimator {
     fn moved(&mut self, summary: &Summary) -> u64 {
         let is_used = summary.peak.saturating_mul(2) >= self.limit();
         match (summary.latency, self.settings.target) {
-            _ if summary.is_dropping => of(self.estimate, KEPT_WHEN_DROPPED, 1_000),
+            _ if summary.is_dropping => scaled(self.estimate, KEPT_WHEN_DROPPED, 1_000),
             (None, _) => self.estimate,
             (Some(latency), Some(target)) => self.toward(target, latency, is_used),
             (Some(latency), None) => self.along_gradient(latency, is_used),
@@ -103,9 +103,9 @@ impl Estimator {
 
     fn toward(&self, target: Micros, latency: Micros, is_used: bool) -> u64 {
         let (target, latency) = (target.get(), latency.get().max(1));
-        let fitting = of(self.estimate, target, latency);
+        let fitting = scaled(self.estimate, target, latency);
         if latency > target {
-            return fitting.max(of(self.estimate, KEPT_ABOVE_TARGET, 1_000));
+            return fitting.max(scaled(self.estimate, KEPT_ABOVE_TARGET, 1_000));
         }
         if is_used {
             return fitting.min(self.estimate + root(self.estimate));
@@ -120,8 +120,8 @@ impl Estimator {
         if !is_used {
             return self.estimate;
         }
-        let gradient = of(share, TOLERANCE, 1_000).clamp(STEEPEST, 1_000);
-        let wanted = of(self.estimate, gradient, 1_000) + root(self.estimate);
+        let gradient = scaled(share, TOLERANCE, 1_000).clamp(STEEPEST, 1_000);
+        let wanted = scaled(self.estimate, gradient, 1_000) + root(self.estimate);
         (self.estimate * (SMOOTHING - 1) + wanted) / SMOOTHING
     }
 }
@@ -132,7 +132,7 @@ pub(super) fn within(settings: &Adaptive, estimate: u64) -> u64 {
 }
 
 /// `value × numerator ÷ denominator`, without overflow on the way.
-pub(super) fn of(value: u64, numerator: u64, denominator: u64) -> u64 {
+pub(super) fn scaled(value: u64, numerator: u64, denominator: u64) -> u64 {
     let product = u128::from(value) * u128::from(numerator) / u128::from(denominator.max(1));
     u64::try_from(product).unwrap_or(u64::MAX)
 }

@@ -15,7 +15,7 @@
 use tidegate_core::{Micros, Timestamp};
 
 use super::baseline::{RateBaseline, tolerated};
-use super::estimator::{KEPT_WHEN_DROPPED, PARTS, PROBE, of, within};
+use super::estimator::{KEPT_WHEN_DROPPED, PARTS, PROBE, scaled, within};
 use super::window::{SampleWindow, Summary};
 use super::{Adaptive, Ended};
 
@@ -103,7 +103,7 @@ impl Pace {
         self.latency = summary.latency.or(before);
         if summary.is_dropping {
             self.calm = 0;
-            self.rate = within(&self.settings, of(self.rate, KEPT_WHEN_DROPPED, 1_000));
+            self.rate = within(&self.settings, scaled(self.rate, KEPT_WHEN_DROPPED, 1_000));
             self.done = self.done.min(self.rate);
             return;
         }
@@ -127,7 +127,7 @@ impl Pace {
             && latency.get() <= target.get().saturating_mul(2)
             && let Some(before) = before
         {
-            let granted = of(self.rate, seen.begun_within(before), self.window.get());
+            let granted = scaled(self.rate, seen.begun_within(before), self.window.get());
             self.reported.learn(summary.count, granted);
         }
         let done = self.seen_done(&summary, lasted);
@@ -137,7 +137,7 @@ impl Pace {
     /// The throughput in a stretch, in parts of a request per window.
     fn seen_done(&self, summary: &Summary, lasted: Micros) -> u64 {
         let count = u64::try_from(summary.count).unwrap_or(u64::MAX);
-        let reported = of(count.saturating_mul(PARTS), self.window.get(), lasted.get());
+        let reported = scaled(count.saturating_mul(PARTS), self.window.get(), lasted.get());
         self.reported.all_of(reported)
     }
 
@@ -147,7 +147,7 @@ impl Pace {
             self.calm = 0;
             self.done = self.done.midpoint(done);
             let below = seen.part(expected - target).min(MOST_BELOW);
-            let rate = of(self.done, 1_000 - below, 1_000);
+            let rate = scaled(self.done, 1_000 - below, 1_000);
             // A rate that held nothing back was not too low.
             if seen.is_used {
                 rate
@@ -155,7 +155,7 @@ impl Pace {
                 rate.min(self.rate)
             }
         } else if seen.is_used {
-            let kept_up = of(done, CHANCE, 1_000).min(self.rate);
+            let kept_up = scaled(done, CHANCE, 1_000).min(self.rate);
             self.done = self.done.max(kept_up);
             let first = seen.part(target).clamp(LEAST_ABOVE, MOST_ABOVE);
             let most = (first << self.calm).min(MOST_ABOVE);
@@ -165,8 +165,8 @@ impl Pace {
             } else {
                 0
             };
-            let above = of(most, target - expected, target).max(LEAST_ABOVE);
-            let raised = of(self.done, 1_000 + above, 1_000);
+            let above = scaled(most, target - expected, target).max(LEAST_ABOVE);
+            let raised = scaled(self.done, 1_000 + above, 1_000);
             // Limits are whole numbers: with less than one more, a low one would stay where it is.
             raised.max(self.done.saturating_add(PARTS))
         } else {
@@ -183,8 +183,8 @@ impl Pace {
         if !seen.is_used {
             return latency;
         }
-        let pace = of(done, CHANCE, 1_000);
-        let expected = of(latency, self.rate, pace);
+        let pace = scaled(done, CHANCE, 1_000);
+        let expected = scaled(latency, self.rate, pace);
         expected.clamp(latency, latency.saturating_mul(FARTHEST))
     }
 }
@@ -201,7 +201,7 @@ impl PaceSample {
     /// `time` relative to twice the feedback delay (target + stretch), in thousandths.
     fn part(&self, time: u64) -> u64 {
         let shows = self.target.get().saturating_add(self.lasted.get());
-        of(time, 1_000, shows.saturating_mul(2))
+        scaled(time, 1_000, shows.saturating_mul(2))
     }
 
     /// The time span in which the requests of the stretch began: shorter than the stretch if latency grew meanwhile.
@@ -231,7 +231,7 @@ impl Reported {
     fn all_of(&self, reported: u64) -> u64 {
         let known = self.reported.saturating_add(PRIOR);
         let granted = self.granted.saturating_add(PRIOR).max(known);
-        of(reported, granted, known)
+        scaled(reported, granted, known)
     }
 }
 

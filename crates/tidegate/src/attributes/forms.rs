@@ -20,7 +20,7 @@ pub(super) enum Meaning {
 }
 
 impl Meaning {
-    pub(super) fn of(name: &str) -> Self {
+    pub(super) fn from_name(name: &str) -> Self {
         match name {
             "ip" => Self::Address,
             "path" => Self::Path,

@@ -42,7 +42,7 @@ struct Measuring {
 
 impl Expanded {
     /// Measures a text, up to where it cannot be read or is nested deeper than `most_depth`.
-    pub(super) fn of(text: &str, most_depth: usize) -> Self {
+    pub(super) fn measure(text: &str, most_depth: usize) -> Self {
         let mut measuring = Measuring::default();
         measuring.expanded.size = text.len();
         for event in Parser::new_from_str(text) {

@@ -225,7 +225,7 @@ pub struct Fields<'n> {
 
 impl<'n> Fields<'n> {
     /// Begins to take a map apart that may have these keys. Nothing, and a problem, if it is not a map.
-    pub fn of(
+    pub fn new(
         node: &'n Node,
         spot: Spot,
         keys: impl IntoIterator<Item = &'static Key>,

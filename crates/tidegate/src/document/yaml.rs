@@ -71,7 +71,7 @@ fn read(text: &str, most: impl FnOnce(&Expanded) -> usize) -> Result<Vec<Node>, 
         return Err(too_large(&builder.expanded, MAX_DESCRIPTORS));
     }
     if text.len() > MAX_TEXT || text.contains('*') {
-        builder.expanded = Expanded::of(text, MAX_DEPTH);
+        builder.expanded = Expanded::measure(text, MAX_DEPTH);
         let most = most(&builder.expanded);
         if builder.expanded.size > most {
             return Err(too_large(&builder.expanded, most));
@@ -549,7 +549,7 @@ mod tests {
         assert!(node.contains("more than one document"));
         let mut builder = Builder::default();
         let text = "a: &a [&b x, &c [y]]\nd: *b\n";
-        builder.expanded = Expanded::of(text, MAX_DEPTH);
+        builder.expanded = Expanded::measure(text, MAX_DEPTH);
         let (mut most, mut events) = (0, Parser::new_from_str(text));
         while let Some(Ok((event, span))) = events.next() {
             builder.take(event, span).unwrap();

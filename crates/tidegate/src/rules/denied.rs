@@ -62,7 +62,7 @@ impl DenialAnswer {
 
     /// Reads the value of a key `denied`.
     pub fn read(node: &Node, spot: Spot, problems: &mut Problems) -> Option<Self> {
-        let fields = Fields::of(node, spot, &DENIED, problems)?;
+        let fields = Fields::new(node, spot, &DENIED, problems)?;
         let status = fields
             .take("status")
             .and_then(|(spot, node)| read_status(node, &spot, problems));

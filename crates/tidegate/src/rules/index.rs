@@ -43,7 +43,7 @@ enum IndexPart {
 }
 
 impl Index {
-    pub(super) fn of(rules: &[Arc<Rule>]) -> Self {
+    pub(super) fn new(rules: &[Arc<Rule>]) -> Self {
         let mut uses: HashMap<String, usize> = HashMap::new();
         for rule in rules {
             for part in parts(rule) {

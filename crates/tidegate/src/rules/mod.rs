@@ -228,7 +228,7 @@ impl RuleSet {
         let headers = headers.into_iter().map(str::to_owned).collect();
         Self {
             by_id: Arc::new(indexes_by_id(&rules)),
-            index: Arc::new(Index::of(&rules)),
+            index: Arc::new(Index::new(&rules)),
             headers,
             reads_host: rules.iter().any(|rule| rule.reads_host()),
             has_shared_permits: rules.iter().any(|rule| rule.has_shared_permits()),

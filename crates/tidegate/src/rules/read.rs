@@ -35,7 +35,7 @@ pub(super) fn rules(
         }
         Value::Scalar(_) | Value::Map(_) => {}
     }
-    let fields = Fields::of(node, document.clone(), &RULE_SET, problems)?;
+    let fields = Fields::new(node, document.clone(), &RULE_SET, problems)?;
     let empty = fields.key("rules");
     let listed = fields.take("rules");
     if let Value::Map(entries) = &node.value {

@@ -55,7 +55,7 @@ pub(super) fn read(
     } else {
         "{min: 10, max: 500, target: 200ms}"
     };
-    let fields = Fields::of(node, spot.clone(), &ADAPTIVE, problems)?;
+    let fields = Fields::new(node, spot.clone(), &ADAPTIVE, problems)?;
     let (min, max) = (fields.take("min"), fields.take("max"));
     let target = fields.take("target");
     let all_known = fields.done(problems);

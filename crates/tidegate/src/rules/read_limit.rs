@@ -377,7 +377,7 @@ pub(super) fn rates(
 
 /// `{requests: 100, window: 60s, burst: 20}`.
 fn rate(node: &Node, spot: &Spot, counting: &Counting, problems: &mut Problems) -> Option<Rate> {
-    let fields = Fields::of(node, spot.clone(), &RATE, problems)?;
+    let fields = Fields::new(node, spot.clone(), &RATE, problems)?;
     let requests = fields.take("requests");
     let window = fields.take("window");
     let burst = fields.take("burst");

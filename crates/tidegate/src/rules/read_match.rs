@@ -57,7 +57,7 @@ pub(super) fn read_match(node: &Node, spot: Spot, problems: &mut Problems) -> Ma
 }
 
 fn read(node: &Node, spot: Spot, problems: &mut Problems) -> Match {
-    let Some(mut fields) = Fields::of(node, spot, &MATCH, problems) else {
+    let Some(mut fields) = Fields::new(node, spot, &MATCH, problems) else {
         return Match::default();
     };
     fields.refuse(

@@ -53,7 +53,7 @@ pub(super) fn rule(
         _ => Spot::document().field("rules").item(index),
     };
     let before = problems.error_count();
-    let mut fields = Fields::of(node, spot.clone(), &RULE, problems)?;
+    let mut fields = Fields::new(node, spot.clone(), &RULE, problems)?;
     let burst =
         "a burst goes with the limit that it belongs to; write `limit: 100/minute burst 20`";
     fields.refuse("burst", burst, problems);
@@ -415,7 +415,7 @@ fn read_cost(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Cost> 
     if !matches!(node.value, Value::Map(_)) {
         return spot.integer(node, 1, MAX_COUNT, problems).map(Cost::Fixed);
     }
-    let fields = Fields::of(node, spot.clone(), &COST, problems)?;
+    let fields = Fields::new(node, spot.clone(), &COST, problems)?;
     let attribute = fields.take("attribute");
     let all_known = fields.done(problems);
     let Some((spot, node)) = attribute else {

@@ -107,7 +107,7 @@ impl Rule {
 
     /// The grant of a temporary override of this rule with this limit.
     pub fn override_grant(&self, limit: &str) -> Result<Grant, String> {
-        OverrideReader::of(self)?.read(limit)
+        OverrideReader::for_rule(self)?.read(limit)
     }
 }
 
@@ -152,7 +152,7 @@ impl TemporaryGrants {
             by_digest: HashMap::default(),
             digest: digest.cloned(),
         };
-        if let Ok(reader) = OverrideReader::of(rule) {
+        if let Ok(reader) = OverrideReader::for_rule(rule) {
             for one in overrides {
                 if let Ok(grant) = reader.read(&one.limit) {
                     let index = rule.grants.len() + temporary.grants.len();
@@ -243,13 +243,13 @@ struct OverrideReader {
 }
 
 impl OverrideReader {
-    fn of(rule: &Rule) -> Result<Self, String> {
+    fn for_rule(rule: &Rule) -> Result<Self, String> {
         let mut problems = Problems::new();
         let node = Node::deserialize(rule.written()).ok();
         let spot = Spot::rule_with_id(rule.id());
         let fields = node
             .as_ref()
-            .and_then(|node| Fields::of(node, spot, &RULE, &mut problems));
+            .and_then(|node| Fields::new(node, spot, &RULE, &mut problems));
         match fields {
             Some(fields) => Ok(Self {
                 counting: Counting::read(&fields, &mut problems),

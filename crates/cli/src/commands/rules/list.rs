@@ -15,7 +15,7 @@ const MAX_MATCH: usize = 60;
 
 pub(super) fn run(client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
     let reply = client.get("/v1/rules")?.accept(&[200])?;
-    let remote = Remote::of(&reply)?;
+    let remote = Remote::from_reply(&reply)?;
     if json {
         output::print_json(&reply.body)?;
     } else if remote.rules.is_empty() {

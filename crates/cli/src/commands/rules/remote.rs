@@ -17,10 +17,10 @@ pub(super) struct Remote {
 impl Remote {
     pub(super) fn read(client: &ApiClient) -> anyhow::Result<Self> {
         let reply = client.get("/v1/rules")?.accept(&[200])?;
-        Self::of(&reply)
+        Self::from_reply(&reply)
     }
 
-    pub(super) fn of(reply: &Reply) -> anyhow::Result<Self> {
+    pub(super) fn from_reply(reply: &Reply) -> anyhow::Result<Self> {
         let mut rules = reply.list("rules")?.to_vec();
         rules.iter_mut().for_each(drop_computed);
         Ok(Self {
@@ -41,7 +41,7 @@ impl Remote {
         let reply = reply.accept(&[200, 412])?;
         match reply.status {
             412 => Ok(None),
-            _ => Self::of(&reply).map(Some),
+            _ => Self::from_reply(&reply).map(Some),
         }
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn run(args: &RollbackArgs, client: &ApiClient, json: bool) -> anyhow
         output::print(&diff_text(&reply.body))?;
         return Ok(Answer::Yes);
     }
-    let remote = Remote::of(&reply)?;
+    let remote = Remote::from_reply(&reply)?;
     let rules = counted(remote.rules.len(), "rule");
     let now = match remote.version {
         Some(version) => format!(", now as version {version}"),

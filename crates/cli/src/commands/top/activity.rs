@@ -18,7 +18,7 @@ pub(super) struct OutcomeSeries {
 }
 
 impl OutcomeSeries {
-    fn of(value: &Value) -> Self {
+    fn from_json(value: &Value) -> Self {
         let list = |name: &str| {
             let list = value[name].as_array().into_iter().flatten();
             list.map(|count| count.as_u64().unwrap_or(0)).collect()
@@ -59,15 +59,15 @@ pub(super) struct ShownActivity {
 }
 
 impl ShownActivity {
-    pub(super) fn of(value: &Value) -> Self {
-        let total = OutcomeSeries::of(&value["total"]);
+    pub(super) fn from_json(value: &Value) -> Self {
+        let total = OutcomeSeries::from_json(&value["total"]);
         let step = value["step"].as_f64().unwrap_or(1.0);
         let from = value["from"].as_f64().unwrap_or(0.0);
         #[expect(clippy::cast_precision_loss, reason = "a list of at most 1,440 counts")]
         let until = from + step * total.allowed.len() as f64;
         let rule = |rule: &Value| ShownRule {
             rule: rule["rule"].as_str().unwrap_or_default().to_owned(),
-            outcomes: OutcomeSeries::of(rule),
+            outcomes: OutcomeSeries::from_json(rule),
         };
         let list = |name: &str| value[name].as_array().into_iter().flatten();
         let age = |instance: &Value| instance["age"].as_f64().unwrap_or(0.0);
@@ -152,7 +152,7 @@ impl ShownKeys {
 }
 
 impl ShownKeys {
-    pub(super) fn of(value: &Value) -> Self {
+    pub(super) fn from_json(value: &Value) -> Self {
         let key = |key: &Value| {
             let count = |name: &str| key[name].as_u64().unwrap_or(0);
             ShownKey {
@@ -273,9 +273,9 @@ mod tests {
     #[test]
     fn an_answer_of_another_form_is_not_an_error() {
         for value in [json!(null), json!([]), json!({"rules": [1], "total": "x"})] {
-            let activity = ShownActivity::of(&value);
+            let activity = ShownActivity::from_json(&value);
             assert!(activity.rate(&activity.total.denied) < 1e-9);
-            let keys = ShownKeys::of(&value);
+            let keys = ShownKeys::from_json(&value);
             assert!(keys.keys.is_empty());
         }
     }

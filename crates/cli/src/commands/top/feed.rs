@@ -49,11 +49,11 @@ impl TopAnswer {
     }
 
     #[cfg(test)]
-    pub(super) fn of(activity: &Value, rule: &str, keys: &Value) -> Self {
+    pub(super) fn from_json(activity: &Value, rule: &str, keys: &Value) -> Self {
         Self {
-            activity: ShownActivity::of(activity),
+            activity: ShownActivity::from_json(activity),
             rule: Some(rule.to_owned()),
-            keys: Some(ShownKeys::of(keys)),
+            keys: Some(ShownKeys::from_json(keys)),
             answers: (activity.clone(), keys.clone()),
         }
     }
@@ -64,7 +64,7 @@ pub(super) fn fetch(client: &ApiClient, wanted: &TopQuestion) -> anyhow::Result<
     let path = format!("/v1/activity?window={}", wanted.window.name());
     let reply = client.get(&path)?.accept(&[200])?;
     reply.part("total")?;
-    let activity = ShownActivity::of(&reply.body);
+    let activity = ShownActivity::from_json(&reply.body);
     let first = || {
         let sorted = activity.sorted(wanted.sort);
         sorted.first().map(|first| first.rule.clone())
@@ -76,7 +76,7 @@ pub(super) fn fetch(client: &ApiClient, wanted: &TopQuestion) -> anyhow::Result<
     };
     Ok(TopAnswer {
         rule,
-        keys: keys.as_ref().map(ShownKeys::of),
+        keys: keys.as_ref().map(ShownKeys::from_json),
         answers: (reply.body, keys.unwrap_or_default()),
         activity,
     })

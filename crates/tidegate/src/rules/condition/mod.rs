@@ -103,7 +103,7 @@ impl Condition {
             };
             format!("this is not a CEL condition: {message}; {EXAMPLE}")
         })?;
-        let shape = Shape::of(&expression)?;
+        let shape = Shape::measure(&expression)?;
         check_names(&expression, &shape)?;
         if !says_yes_or_no(&expression) {
             return Err(format!("a condition must say yes or no; {EXAMPLE}"));
@@ -111,7 +111,7 @@ impl Condition {
         Ok(Self {
             text: text.to_owned(),
             _patterns: Arc::new(Patterns::compile(&shape.patterns)?),
-            work: ConditionWork::of(&expression),
+            work: ConditionWork::measure(&expression),
             expression,
         })
     }
@@ -265,7 +265,7 @@ struct Shape<'e> {
 
 impl<'e> Shape<'e> {
     /// Walks the expression without recursion.
-    fn of(root: &'e IdedExpr) -> Result<Self, String> {
+    fn measure(root: &'e IdedExpr) -> Result<Self, String> {
         let mut shape = Self::default();
         let mut open = vec![(root, 1_usize)];
         while let Some((node, depth)) = open.pop() {

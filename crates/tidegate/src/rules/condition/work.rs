@@ -6,7 +6,7 @@ use crate::rules::work::ConditionWork;
 
 impl ConditionWork {
     /// Walks the expression without recursion.
-    pub(super) fn of(root: &IdedExpr) -> Self {
+    pub(super) fn measure(root: &IdedExpr) -> Self {
         let (mut operations, mut has_loop) = (0, false);
         let mut open = vec![root];
         while let Some(node) = open.pop() {

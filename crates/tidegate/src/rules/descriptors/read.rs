@@ -77,7 +77,7 @@ struct Modes {
 impl DescriptorReader<'_> {
     fn domain(&mut self, node: &Node, descriptors: &mut Descriptors) -> Option<()> {
         let document = Spot::document();
-        let mut fields = Fields::of(node, document.clone(), &DOMAIN, self.problems)?;
+        let mut fields = Fields::new(node, document.clone(), &DOMAIN, self.problems)?;
         let domain = fields.take("domain");
         let below = fields.take("descriptors");
         places::ignore_others(&mut fields, &DOMAIN, self.problems);
@@ -136,7 +136,7 @@ impl DescriptorReader<'_> {
         steps: &mut Vec<DescriptorStep>,
         level: &mut DescriptorLevel,
     ) -> Option<()> {
-        let mut fields = Fields::of(node, spot.clone(), &DESCRIPTOR, self.problems)?;
+        let mut fields = Fields::new(node, spot.clone(), &DESCRIPTOR, self.problems)?;
         let (key, value) = (fields.take("key"), fields.take("value"));
         let rate_limit = fields.take("rate_limit");
         let below = fields.take("descriptors");

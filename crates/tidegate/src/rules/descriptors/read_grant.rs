@@ -48,7 +48,7 @@ pub(super) fn read_rate_limit(
     own: Option<&(Spot, &Node)>,
     problems: &mut Problems,
 ) -> Option<(DescriptorLimit, Own)> {
-    let mut fields = Fields::of(node, spot.clone(), &RATE_LIMIT, problems)?;
+    let mut fields = Fields::new(node, spot.clone(), &RATE_LIMIT, problems)?;
     let (unit, count) = (fields.take("unit"), fields.take("requests_per_unit"));
     let is_unlimited = read_flag(&fields, "unlimited", problems).0;
     let (name, replaces) = (fields.take("name"), fields.take("replaces"));
@@ -143,7 +143,7 @@ fn read_replaces(list: Option<(Spot, &Node)>, name: &str, problems: &mut Problem
     };
     let mut replaced = Vec::new();
     for (spot, node) in spot.items(node, problems) {
-        let Some(mut fields) = Fields::of(node, spot.clone(), &REPLACED, problems) else {
+        let Some(mut fields) = Fields::new(node, spot.clone(), &REPLACED, problems) else {
             continue;
         };
         let other = fields.take("name");
@@ -174,7 +174,7 @@ fn read_own(
     let Some((spot, node)) = own else {
         return nothing();
     };
-    let Some(mut fields) = Fields::of(node, spot.clone(), &OWN, problems) else {
+    let Some(mut fields) = Fields::new(node, spot.clone(), &OWN, problems) else {
         return nothing();
     };
     let is_chosen = fields.key("algorithm").is_some();

@@ -47,7 +47,7 @@ fn wanted() -> TopQuestion {
 }
 
 fn state() -> TopState {
-    let fetched = TopAnswer::of(&activity(), "per-user", &keys());
+    let fetched = TopAnswer::from_json(&activity(), "per-user", &keys());
     TopState::new("http://127.0.0.1:8080", wanted(), fetched)
 }
 
@@ -83,7 +83,7 @@ fn the_help_and_a_lost_server_are_shown() {
     insta::assert_snapshot!(screen(&state, 80, 24));
     press(&mut state, KeyCode::Char('x'));
     assert!(!state.is_help);
-    let fetched = TopAnswer::of(&activity(), "per-user", &keys());
+    let fetched = TopAnswer::from_json(&activity(), "per-user", &keys());
     state.update(TopNews::Data(Box::new(fetched)));
     assert!(screen(&state, 80, 24).contains("live"));
 }
@@ -95,7 +95,11 @@ fn no_size_makes_it_panic() {
         screen(&state, width, height);
     }
     let nothing = json!({"total": {}, "rules": []});
-    let mut empty = TopState::new("x", wanted(), TopAnswer::of(&nothing, "", &json!({})));
+    let mut empty = TopState::new(
+        "x",
+        wanted(),
+        TopAnswer::from_json(&nothing, "", &json!({})),
+    );
     screen(&empty, 80, 24);
     for code in [KeyCode::Down, KeyCode::Enter, KeyCode::Char('s')] {
         press(&mut empty, code);
