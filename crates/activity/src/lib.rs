@@ -27,7 +27,7 @@ mod table;
 mod top;
 mod totals;
 #[cfg(test)]
-mod traces;
+mod traces_tests;
 mod tracker;
 mod windows;
 

@@ -87,4 +87,4 @@ const ALGORITHMS: &str = concat!(
 );
 
 #[cfg(test)]
-mod mirror;
+mod mirror_tests;

@@ -10,7 +10,7 @@ mod pace;
 #[cfg(test)]
 mod pace_tests;
 #[cfg(test)]
-mod simulation;
+mod simulation_tests;
 #[cfg(test)]
 mod tests;
 mod window;

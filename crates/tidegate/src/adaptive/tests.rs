@@ -6,7 +6,7 @@
 use tidegate_core::Micros;
 
 use super::estimator::Estimator;
-use super::simulation::{SimulatedWork, Simulation};
+use super::simulation_tests::{SimulatedWork, Simulation};
 use super::{Adaptive, Ended, Sample};
 
 const SECOND: u64 = 1_000_000;
