@@ -1,4 +1,4 @@
-//! What administration needs: the half of the server that the HTTP API, the console and the metrics are about.
+//! The administrative half of the server: the state behind the HTTP API, the console and the metrics.
 
 use std::sync::Arc;
 
@@ -47,9 +47,9 @@ pub(crate) struct Opened {
 /// Reads and changes the server, and reports about it.
 pub(crate) struct Admin {
     pub(crate) decider: Arc<Decider>,
-    /// That of the decider.
+    /// The store of the decider.
     pub(crate) store: ServerStore,
-    /// That of the decider.
+    /// The gate of the decider.
     pub(crate) gate: Arc<Gate>,
     pub(crate) book: Arc<RuleBook>,
     /// The temporary overrides of rules.

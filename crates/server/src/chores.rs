@@ -1,5 +1,5 @@
-//! What a server does in the background besides [`Gate::maintain`](tidegate::Gate::maintain): follow its
-//! files, return memory, write counters, remove what has ended.
+//! The background tasks of a server besides [`Gate::maintain`](tidegate::Gate::maintain): follow its files, return
+//! memory, write counters, remove what has ended.
 
 use std::sync::Arc;
 use std::time::Duration;

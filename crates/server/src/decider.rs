@@ -1,4 +1,4 @@
-//! What deciding needs: the half of the server that every front end shares.
+//! The deciding half of the server, which every front end shares.
 
 use std::sync::Arc;
 

@@ -26,7 +26,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// What the limits answered.
+    /// The answer of the limits.
     pub fn decision(&self) -> &LimiterDecision {
         &self.decision
     }
@@ -62,7 +62,7 @@ pub struct SharedPermit {
 }
 
 impl SharedPermit {
-    /// What the limits answered.
+    /// The answer of the limits.
     pub fn decision(&self) -> &LimiterDecision {
         &self.decision
     }
@@ -210,7 +210,7 @@ async fn acquire(
     }
 }
 
-/// What was charged for a request that has not gone on yet. Dropped before it does, it is given back.
+/// The charge of a request that has not proceeded yet. Given back if dropped before it does.
 struct Reservation {
     inner: Arc<LimiterInner>,
     key: Box<str>,

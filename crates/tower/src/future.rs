@@ -102,7 +102,7 @@ impl RequestHandler {
         };
         let response = watch.end(receipt.decision(), answered)?;
         let (mut head, body) = response.into_parts();
-        // In the place of any that the service has put there.
+        // Replaces headers that the service has set.
         reply::insert_headers(
             &mut head.headers,
             receipt.decision(),

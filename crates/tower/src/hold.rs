@@ -37,7 +37,7 @@ struct PermitGuard {
 impl RequestPermit {
     /// Holds what was taken by a decision, if there is anything to hold.
     pub(crate) fn of(gate: &Arc<Gate>, decision: &Decision) -> Option<Self> {
-        let (permit, lasts) = (decision.permit()?, decision.lease_ttl()?);
+        let (permit, lasts) = (decision.permit()?, decision.permit_ttl()?);
         // Without a runtime it ends by itself, when its time is over.
         let runtime = Handle::try_current().ok()?;
         let lasts = Duration::from(lasts);

@@ -218,7 +218,7 @@ impl RateLimitLayer {
         self.with(|settings| settings.front_end = front_end)
     }
 
-    /// How clients are spoken to, all of them. By default each as the content type of its request shows.
+    /// The protocol of replies to all clients. By default the content type of each request decides.
     #[must_use]
     pub fn protocol(self, protocol: Protocol) -> Self {
         self.with(|settings| settings.protocol = Some(protocol))

@@ -46,7 +46,7 @@ pub(crate) struct Settings {
     /// What a request waits for whose credentials name a key that is not known yet.
     pub(crate) next_keys: Option<Arc<NextKeys>>,
     pub(crate) front_end: FrontEnd,
-    /// How clients are spoken to, if not as each of them shows.
+    /// The protocol of replies, if it does not depend on the request.
     pub(crate) protocol: Option<Protocol>,
     /// Whether permits of concurrency limits are left to the client that gets the answer.
     pub(crate) leaves_permits: bool,

@@ -23,7 +23,7 @@ const SHOWN: usize = 64;
 /// A change of the overrides.
 #[derive(Debug, Clone)]
 pub(crate) enum OverrideChange {
-    /// Adds one, or replaces that of the same client, whom the caller named.
+    /// Adds an override, or replaces the one of the same client.
     Put {
         new: Box<KeptOverride>,
         named: MeantKey,
@@ -56,7 +56,7 @@ impl MeantKey {
     }
 }
 
-/// Who makes a change, when, and by which rules.
+/// The author and the time of a change, and the rules at that time.
 #[derive(Debug, Clone)]
 pub(crate) struct ChangedBy {
     pub(crate) by: String,

@@ -17,7 +17,7 @@ pub(crate) struct KeptOverrides {
     pub(super) rows: Vec<Row>,
 }
 
-/// A temporary override, and who made it.
+/// A temporary override with its author.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeptOverride {
     /// The id of its rule, which may be gone.
@@ -41,7 +41,7 @@ struct GrantRecord {
     expires_at: Timestamp,
 }
 
-/// Whom an override is for. The value of a secret attribute is never in it.
+/// The client of an override. Never has the value of a secret attribute.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "OverrideKey", rename_all = "snake_case")]
 enum KeyRecord {

@@ -128,7 +128,7 @@ async fn one_that_cannot_be_kept_is_not_in_force() {
     let folder = tempfile::tempdir().unwrap();
     let directory = Arc::new(LockedDir::open(folder.path()).unwrap());
     let (book, gate) = (OverrideBook::open(Some(&directory), None, 10), gate());
-    // A directory in the place of the file cannot be replaced.
+    // A directory with the name of the file cannot be replaced.
     fs::create_dir(folder.path().join(FILE)).unwrap();
     let failed = book.change(&gate, &put(one("u1", 60)), &at(0)).await;
     assert!(matches!(failed, Err(OverrideError::NotKept(_))));

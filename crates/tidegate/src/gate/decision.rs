@@ -1,4 +1,4 @@
-//! The decision: what the rules that apply said, and what that means for the request.
+//! The decision about a request, from the verdicts of the rules that apply.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::limiter_decision::is_more_pressing;
 use crate::reason::Reason;
 use crate::rules::{FrontEnd, MissingNames, OnStoreFailure, Rule};
 
-/// Whether a request may go on, and what its caller should know.
+/// Whether a request is allowed, with the details for its caller.
 #[derive(Debug, Clone)]
 pub struct Decision {
     in_force: Arc<InForce>,
@@ -157,7 +157,7 @@ impl Decision {
     }
 
     /// How long these permits last unless they are renewed, by the limit that ends them first.
-    pub fn lease_ttl(&self) -> Option<Micros> {
+    pub fn permit_ttl(&self) -> Option<Micros> {
         self.permit?;
         let limits = self.limits().filter_map(|limit| limit.limit);
         let lasts = limits.filter_map(|limit| match limit.algorithm() {
@@ -171,7 +171,7 @@ impl Decision {
         &self.in_force
     }
 
-    /// What each rule said that applies, in their order.
+    /// The verdict of each rule that applies, in their order.
     pub(super) fn rules(&self) -> &[RuleDecision] {
         &self.rules
     }

@@ -1,4 +1,4 @@
-//! The decisions about the parts of one request, and what they mean for the whole of it.
+//! The decisions about the parts of one request, and about the request as a whole.
 
 use std::borrow::Cow;
 

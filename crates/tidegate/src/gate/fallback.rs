@@ -1,4 +1,4 @@
-//! What happens to a request while the store is unavailable: what each of its rules says.
+//! Decides while the store is unavailable, by each rule's `on_store_failure`.
 
 use std::sync::Arc;
 

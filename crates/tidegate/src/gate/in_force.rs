@@ -58,7 +58,7 @@ impl Deref for RuleInForce<'_> {
 }
 
 impl<'f> RuleInForce<'f> {
-    /// What has been decided by it.
+    /// The counts of its decisions.
     pub fn counts(&self) -> &'f RuleCounts {
         &self.state.counts
     }
@@ -81,8 +81,7 @@ impl<'f> RuleInForce<'f> {
     }
 }
 
-/// What changes of a rule: what was counted, where its limit has moved to, who gets something else for a while, and
-/// what the observer keeps with it.
+/// The mutable state of a rule: its counts, its adaptive limit, its temporary overrides, and the observer's own data.
 #[derive(Clone, Default)]
 pub(super) struct RuleState {
     counts: Arc<RuleCounts>,
@@ -97,7 +96,7 @@ impl fmt::Debug for RuleState {
     }
 }
 
-/// What states are made with.
+/// The inputs of new states.
 pub(super) struct StateTerms<'t> {
     pub(super) clock: &'t Arc<dyn Clock>,
     pub(super) temporary: &'t TemporaryOverrides,
@@ -163,7 +162,7 @@ impl Deref for InForce {
 }
 
 impl InForce {
-    /// These rules; what is known of them by an earlier set goes on.
+    /// Puts these rules in force. Rules with the same id continue their state.
     pub(super) fn new(rules: RuleSet, earlier: Option<&Self>, terms: &StateTerms<'_>) -> Self {
         let of_rule = |rule: &Arc<Rule>| {
             let index = earlier.and_then(|earlier| earlier.rules.index_of(rule.id()));
@@ -198,8 +197,7 @@ impl InForce {
         &self.states[index]
     }
 
-    /// What a rule grants to a request at `now`: by its temporary override, else as the rule says. The index of the
-    /// grant, and where it came from.
+    /// The grant for a request at `now`: a temporary override, else the rule's own. Returns its index and its source.
     #[inline]
     pub(super) fn grant_for(
         &self,
@@ -226,7 +224,7 @@ impl InForce {
         }
     }
 
-    /// Everything that a rule may grant: what it says, then what temporary overrides say.
+    /// All grants of a rule: its own, then those of temporary overrides.
     pub(super) fn grants(&self, rule: usize) -> impl Iterator<Item = &Grant> {
         let own = self.rules.at(rule).grants().iter();
         own.chain(self.states[rule].temporary())
@@ -238,7 +236,7 @@ impl InForce {
         self.states[rule].adaptive().map(AdaptiveLimit::current)
     }
 
-    /// What one of so many instances may grant of each limit by itself.
+    /// The shares of one of `instances` instances in each limit.
     pub(super) fn shares(&self, instances: u64) -> Arc<Shares> {
         if let Some(shares) = &*self.shares.load()
             && shares.instances == instances

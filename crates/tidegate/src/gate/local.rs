@@ -17,7 +17,7 @@ use super::owed::{Debt, Owed};
 use super::pipeline::Verb;
 use crate::rules::Share;
 
-/// The counters, and what of them the store has not heard of.
+/// The counters, and the charges that are not reconciled yet.
 pub(super) struct Local {
     counters: MemoryStore,
     /// Locked while a request is charged here: a key that was never charged is first raised to what
@@ -62,7 +62,7 @@ impl Local {
         }
     }
 
-    /// Charges every share or none, and remembers what the store should hear of; or only asks.
+    /// Charges every share or none, and records the charges to reconcile; or only peeks.
     pub(super) fn charge(
         &self,
         request: &LocalRequest<'_>,
@@ -100,8 +100,8 @@ impl Local {
         outcomes
     }
 
-    /// Takes back what was charged here, also from what the store should hear of. If it has heard already,
-    /// it stays charged there.
+    /// Takes back a charge made here, also from the charges to reconcile. If it is reconciled already, it stays charged
+    /// in the store.
     pub(super) fn give_back(&self, request: &LocalRequest<'_>, outcomes: &[Outcome]) {
         let mut owed = self.owed.lock();
         for (charge, outcome) in request.charges.iter().zip(outcomes) {
@@ -125,7 +125,7 @@ impl Local {
         self.waiting.store(owed.len(), Ordering::Release);
     }
 
-    /// Takes without asking what is known only now, and remembers it for the store.
+    /// Charges a cost that is known only now, and records it to reconcile.
     pub(super) fn settle(&self, charge: &LocalCharge<'_>, at: Option<Timestamp>) {
         let mut owed = self.owed.lock();
         self.counters.settle(&Request {
@@ -143,7 +143,7 @@ impl Local {
         self.waiting.store(owed.len(), Ordering::Release);
     }
 
-    /// What a share answers to a charge, without taking it.
+    /// The answer of a share to a charge, without taking it.
     pub(super) fn peek(&self, charge: &LocalCharge<'_>, at: Option<Timestamp>) -> Option<Outcome> {
         let asked = Request {
             charges: &[charge.of(&charge.share.part)],
@@ -153,7 +153,7 @@ impl Local {
         self.counters.peek(&asked).first().copied()
     }
 
-    /// Raises what a key has used here to its share of what the store last said.
+    /// Raises the usage of a key to its share of the usage that the store last reported.
     fn raise(
         &self,
         charge: &LocalCharge<'_>,
@@ -196,8 +196,8 @@ impl Local {
         charge.limit.capacity().saturating_sub(remaining)
     }
 
-    /// Whether the store has heard of everything.
-    pub(super) fn is_settled(&self) -> bool {
+    /// Whether nothing is left to reconcile.
+    pub(super) fn is_reconciled(&self) -> bool {
         self.waiting.load(Ordering::Acquire) == 0
     }
 
@@ -217,7 +217,7 @@ impl Local {
         oldest
     }
 
-    /// The store has not heard of it after all.
+    /// Puts a charge back that could not be reconciled.
     pub(super) fn put_back(&self, key: &str, debt: Debt) {
         let mut owed = self.owed.lock();
         owed.add(key, debt);

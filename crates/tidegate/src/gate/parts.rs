@@ -61,7 +61,7 @@ impl<'a, 'b> From<&'a [Part<'b>]> for Asked<'a, 'b> {
 pub struct Part<'a> {
     /// What is known of it. A cost of zero asks, and is denied when nothing remains.
     pub attributes: Attributes<'a>,
-    /// What the caller grants, in the place of what the rules say.
+    /// The limit that the caller brings, instead of those of the rules.
     pub grant: Option<Grant>,
     /// Whether the cost has been spent already. What does not fit is then taken as far as it goes, by
     /// rules that [settle](Rule::settles).

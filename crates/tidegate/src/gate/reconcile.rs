@@ -35,7 +35,7 @@ impl Gate {
     pub async fn reconcile(&self) {
         // Those that fail come again at the end of the line: each is tried once.
         let mut left = self.local.owed().0;
-        while left > 0 && !self.local.is_settled() && self.is_store_up() {
+        while left > 0 && !self.local.is_reconciled() && self.is_store_up() {
             left = left.saturating_sub(AT_ONCE);
             let oldest = std::iter::from_fn(|| self.local.take_oldest());
             let batch: Vec<_> = oldest.take(AT_ONCE).collect();
@@ -59,7 +59,7 @@ impl Gate {
     /// Charges what the keys of a request owe, so that the store decides it by all that was used. Returns whether
     /// they owed anything.
     pub(super) async fn reconcile_keys(&self, request: &Request<'_>) -> Result<bool, StoreError> {
-        if self.local.is_settled() {
+        if self.local.is_reconciled() {
             return Ok(false);
         }
         let (mut failed, mut has_owed) = (None, false);

@@ -141,7 +141,7 @@ fn a_permit_is_given_back_and_not_settled() {
     );
     let receipt = decide_with_receipt(&gate, &request(""));
     assert_eq!(
-        receipt.decision().lease_ttl(),
+        receipt.decision().permit_ttl(),
         Some(Micros::from_millis(10_000))
     );
     assert_eq!(left(&gate, ""), [2, 4]);
