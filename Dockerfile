@@ -6,12 +6,12 @@
 FROM rust:1.95-slim-trixie AS build
 WORKDIR /src
 COPY . .
-RUN cargo build --release --locked --package tidegate-cli
+RUN cargo build --profile dist --locked --package tidegate-cli
 
 # The same Debian as above, so that the C library fits.
 FROM debian:trixie-slim
 RUN install --directory --owner 10001 --group 10001 --mode 0750 /var/lib/tidegate
-COPY --from=build /src/target/release/tidegate /usr/local/bin/tidegate
+COPY --from=build /src/target/dist/tidegate /usr/local/bin/tidegate
 
 # A container is reached from outside of it, so the server listens on all addresses here. Who is outside may check; to read and
 # change rules, and to reset, takes a token: set TIDEGATE_TOKEN.

@@ -83,7 +83,7 @@ def head(found):
     lines.append(f"| date | {dates[0]}" + (f" to {dates[-1]}" if len(dates) > 1 else "") + " |")
     versions = [f"{name} {version}" for name, version in newest["versions"].items()]
     lines.append(f"| versions | {', '.join(versions)} |")
-    lines.append("| build | Tidegate's release build; libraries in process with cargo's own release settings, the same for all (no link-time optimisation across crates) |")
+    lines.append("| build | Tidegate's profile `dist`, as it is shipped; libraries in process with cargo's own release settings, the same for all (no link-time optimisation across crates) |")
     lines.append("| command | `./scripts/bench`, or one group: `./scripts/bench NAME`; the page: `./scripts/bench report` |")
     return lines + [""] + behind(found)
 

@@ -21,7 +21,7 @@ LOAD_CORE = 1 if (os.cpu_count() or 1) > 1 else 0
 
 def tidegate():
     """The program that is measured."""
-    return os.environ.get("TIDEGATE_BIN") or str(ROOT / "target/release/tidegate")
+    return os.environ.get("TIDEGATE_BIN") or str(ROOT / "target/dist/tidegate")
 
 
 def load_generator():

@@ -73,7 +73,7 @@ fn run(words: &[&str]) -> anyhow::Result<bool> {
             name => names.push(name.to_owned()),
         }
     }
-    let build = if is_short { "debug" } else { "release" };
+    let build = if is_short { "debug" } else { "dist" };
     let program = program.unwrap_or_else(|| PathBuf::from(format!("target/{build}/tidegate")));
     let program = std::path::absolute(program)?;
     anyhow::ensure!(

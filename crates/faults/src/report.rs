@@ -79,7 +79,7 @@ fn machine(all: &[&StoredRow]) -> String {
     let facts = &newest.machine;
     format!(
         "| | |\n| --- | --- |\n| machine | {}, {} cores, {} GiB of memory |\n| kernel | Linux {} |\n| date | {dates} |\n\
-         | versions | Tidegate {} (release build), Redis {} |\n\
+         | versions | Tidegate {} (profile `dist`), Redis {} |\n\
          | command | `./scripts/faults`, or some rows: `./scripts/faults NAME`; the page: `./scripts/faults report` |\n\n",
         facts.cpu, facts.cores, facts.memory_gib, facts.kernel, facts.tidegate, facts.redis
     )
