@@ -1,5 +1,6 @@
 //! Explains why no rule applied: the attributes that the rules use, and probable misspellings.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use serde_json::Value;
@@ -7,8 +8,8 @@ use serde_json::Value;
 use crate::client::ApiClient;
 use crate::output::plain;
 
-/// The similarity from which a name counts as a misspelling, from 0 to 1.
-const ALIKE: f32 = 0.7;
+/// The [`likeness`] from which a name counts as a misspelling.
+const ALIKE: usize = 700_000;
 
 /// The message when no rule applied. Without details, if the rules may not be read.
 pub(super) fn no_rule(client: &ApiClient, given: &[(String, String)]) -> String {
@@ -55,8 +56,7 @@ fn advice(rules: &[Value], given: &[(String, String)]) -> String {
             .copied()
             .filter(|used| given.iter().all(|(name, _)| name != used))
             .collect();
-        let near = similar::get_close_matches(name.to_lowercase().as_str(), &missing, 1, ALIKE);
-        if let Some(near) = near.first() {
+        if let Some(near) = nearest(&name.to_lowercase(), &missing) {
             let _ = writeln!(
                 text,
                 "`{name}` is not one of them; did you mean `{}`?",
@@ -65,6 +65,35 @@ fn advice(rules: &[Value], given: &[(String, String)]) -> String {
         }
     }
     text
+}
+
+/// The name that is most like `word`, if one is like it at all; of equals, the first in the alphabet.
+fn nearest<'n>(word: &str, names: &[&'n str]) -> Option<&'n str> {
+    let rated = names.iter().map(|name| (likeness(word, name), *name));
+    let near = rated.filter(|(likeness, _)| *likeness >= ALIKE);
+    let (_, name) = near.min_by_key(|(likeness, name)| (Reverse(*likeness), *name))?;
+    Some(name)
+}
+
+/// The share of the characters of both words that is in their longest common subsequence, in millionths.
+fn likeness(left: &str, right: &str) -> usize {
+    let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
+    // The length for what was seen of `left`, and each beginning of `right`.
+    let mut lengths = vec![0; right.len() + 1];
+    for one in &left {
+        let mut before = 0;
+        for (at, other) in right.iter().enumerate() {
+            let above = lengths[at + 1];
+            lengths[at + 1] = if one == other {
+                before + 1
+            } else {
+                above.max(lengths[at])
+            };
+            before = above;
+        }
+    }
+    let common = lengths[right.len()];
+    2_000_000 * common / (left.len() + right.len()).max(1)
 }
 
 /// The attributes that a rule uses, in the order in which it names them.
@@ -133,6 +162,32 @@ mod tests {
         let given = [("userid", "u1"), ("path", "/v2"), ("colour", "red")];
         let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
         insta::assert_snapshot!(advice(&rules, &given));
+    }
+
+    #[test]
+    fn the_likeness_of_words_is_the_share_that_they_have_in_common() {
+        let cases = [
+            ("", "", 0),
+            ("a", "", 0),
+            ("abc", "abc", 1_000_000),
+            ("userid", "user_id", 923_076),
+            ("abcd", "bacd", 750_000),
+            ("grün", "grau", 500_000),
+        ];
+        for (left, right, expected) in cases {
+            assert_eq!(likeness(left, right), expected, "{left} {right}");
+            assert_eq!(likeness(right, left), expected, "{right} {left}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_name_is_the_most_alike_and_then_the_first() {
+        assert_eq!(
+            nearest("user", &["path", "users", "user_id"]),
+            Some("users")
+        );
+        assert_eq!(nearest("team", &["teamb", "teama"]), Some("teama"));
+        assert_eq!(nearest("colour", &["user_id", "ip"]), None);
     }
 
     #[test]
