@@ -1,12 +1,10 @@
 //! The codecs: the question that most clients send, and its answer, as bytes of each front end.
 
-#![expect(missing_docs, reason = "gungraun's macros write public items")]
 #![expect(clippy::unwrap_used, reason = "a benchmark may")]
 
 use std::hint::black_box;
 
 use bytes::Bytes;
-use gungraun::{library_benchmark, library_benchmark_group, main};
 use tidegate::gate::{Charged, Decision, Decisions, Part};
 use tidegate::headers::HeaderSettings;
 use tidegate::rules::{FrontEnd, RuleSet};
@@ -20,6 +18,7 @@ use tidegate_codec::json::answer;
 use tidegate_codec::json::question::CheckRequest;
 use tidegate_codec::resp::throttle::{self, ThrottleLimits};
 use tidegate_codec::resp::{Arguments, Replies};
+use tidegate_instructions::{count, run};
 
 /// How many questions or answers one benchmark reads or writes.
 const TIMES: usize = 1_000;
@@ -47,8 +46,6 @@ fn http_decided() -> (Decision, Vec<u8>) {
     (decision, Vec::with_capacity(512))
 }
 
-#[library_benchmark]
-#[bench::usual(CHECK)]
 fn http_decode(body: &[u8]) {
     for _ in 0..TIMES {
         let request = CheckRequest::parse(black_box(body)).unwrap();
@@ -56,8 +53,6 @@ fn http_decode(body: &[u8]) {
     }
 }
 
-#[library_benchmark]
-#[bench::usual(http_decided())]
 fn http_encode((decision, mut out): (Decision, Vec<u8>)) -> (Decision, Vec<u8>) {
     for _ in 0..TIMES {
         out.clear();
@@ -93,8 +88,6 @@ fn resp_charged() -> (Charged, Replies) {
     (charged, replies)
 }
 
-#[library_benchmark]
-#[bench::usual(resp_connection())]
 fn resp_decode(
     (mut arguments, mut limits): (Arguments, ThrottleLimits),
 ) -> (Arguments, ThrottleLimits) {
@@ -106,8 +99,6 @@ fn resp_decode(
     (arguments, limits)
 }
 
-#[library_benchmark]
-#[bench::usual(resp_charged())]
 fn resp_encode((charged, mut replies): (Charged, Replies)) -> Replies {
     for _ in 0..TIMES {
         replies.clear(1_024);
@@ -132,8 +123,6 @@ fn call() -> RateLimitRequest {
     }
 }
 
-#[library_benchmark]
-#[bench::usual(grpc::framed(&call()))]
 fn grpc_decode(frame: Bytes) -> Bytes {
     for _ in 0..TIMES {
         let mut arrived = MessageBuffer::default();
@@ -168,8 +157,6 @@ fn grpc_decided() -> DecidedCall {
     }
 }
 
-#[library_benchmark]
-#[bench::usual(grpc_decided())]
 fn grpc_encode(call: DecidedCall) -> DecidedCall {
     let rules = call.gate.rules();
     let answer = RateLimitAnswer {
@@ -185,15 +172,13 @@ fn grpc_encode(call: DecidedCall) -> DecidedCall {
     call
 }
 
-library_benchmark_group!(
-    name = codecs,
-    benchmarks = [
-        http_decode,
-        http_encode,
-        resp_decode,
-        resp_encode,
-        grpc_decode,
-        grpc_encode
-    ]
-);
-main!(library_benchmark_groups = [codecs]);
+fn main() {
+    run(&[
+        ("http_decode", || count(CHECK, http_decode)),
+        ("http_encode", || count(http_decided(), http_encode)),
+        ("resp_decode", || count(resp_connection(), resp_decode)),
+        ("resp_encode", || count(resp_charged(), resp_encode)),
+        ("grpc_decode", || count(grpc::framed(&call()), grpc_decode)),
+        ("grpc_encode", || count(grpc_decided(), grpc_encode)),
+    ]);
+}

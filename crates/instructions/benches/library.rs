@@ -1,6 +1,5 @@
 //! The library: a check of a limiter, and a decision of a gate in memory.
 
-#![expect(missing_docs, reason = "gungraun's macros write public items")]
 #![expect(clippy::expect_used, reason = "a benchmark may")]
 
 use std::fmt::Write;
@@ -8,9 +7,9 @@ use std::hint::black_box;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use gungraun::{library_benchmark, library_benchmark_group, main};
 use tidegate::rules::RuleSet;
 use tidegate::{Attributes, Gate, Limiter, ManualClock, MemoryStore, Micros, Timestamp};
+use tidegate_instructions::{count, run};
 
 /// How many checks, and how many decisions, one benchmark makes.
 const CHECKS: usize = 10_000;
@@ -30,9 +29,6 @@ fn limiter_with(keys: usize) -> (Limiter, ManualClock, Vec<String>) {
     (limiter, clock, keys)
 }
 
-#[library_benchmark]
-#[bench::one_key(args = (1), setup = limiter_with)]
-#[bench::ten_thousand_keys(args = (10_000), setup = limiter_with)]
 fn check(setup: (Limiter, ManualClock, Vec<String>)) -> (Limiter, ManualClock, Vec<String>) {
     let (limiter, clock, keys) = &setup;
     for key in keys.iter().cycle().take(CHECKS) {
@@ -61,9 +57,6 @@ fn gate_with(rules: usize) -> (Gate, ManualClock) {
     (gate, clock)
 }
 
-#[library_benchmark]
-#[bench::one_rule(args = (1), setup = gate_with)]
-#[bench::thousand_rules(args = (1_000), setup = gate_with)]
 fn decide(setup: (Gate, ManualClock)) -> (Gate, ManualClock) {
     let (gate, clock) = &setup;
     for _ in 0..DECISIONS {
@@ -94,5 +87,13 @@ fn decide_once(gate: &Gate) {
     black_box(decision);
 }
 
-library_benchmark_group!(name = library, benchmarks = [check, decide]);
-main!(library_benchmark_groups = [library]);
+fn main() {
+    run(&[
+        ("check.one_key", || count(limiter_with(1), check)),
+        ("check.ten_thousand_keys", || {
+            count(limiter_with(10_000), check);
+        }),
+        ("decide.one_rule", || count(gate_with(1), decide)),
+        ("decide.thousand_rules", || count(gate_with(1_000), decide)),
+    ]);
+}
