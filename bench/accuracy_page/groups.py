@@ -8,10 +8,9 @@ import subprocess
 from scoreboard import peers
 from scoreboard.process import Skipped
 from scoreboard.results import commit, first_line, number_in
-from scoreboard.settings import BENCH, RESULTS, ROOT
+from scoreboard.settings import BENCH, RESULTS, TARGET
 
 KEPT = RESULTS / "accuracy"
-TARGET = ROOT / "target"
 # What has no virtual time runs by itself.
 REAL_TIME = ("nginx",)
 PROGRAM = TARGET / "release/accuracy"

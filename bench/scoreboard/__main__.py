@@ -8,7 +8,7 @@ import time
 
 from . import bounds, report, results
 from .groups import growth, idle, library, memory, protocols
-from .settings import BENCH, ROOT, ROUNDS, SECONDS
+from .settings import BENCH, ROOT, ROUNDS, SECONDS, TARGET, bench_program
 from .process import stop_all
 
 GROUPS = {
@@ -58,8 +58,9 @@ def run_report(check):
 
 
 def run_check(name):
-    subprocess.run(["cargo", "build", "--release", "--locked", "--quiet", "-p", "tidegate-bench-store"], cwd=BENCH, check=True)
-    return subprocess.run([BENCH / "target/release" / name], cwd=ROOT, check=False).returncode
+    cargo = ["cargo", "build", "--release", "--locked", "--quiet", "--target-dir", TARGET, "-p", "tidegate-bench-store"]
+    subprocess.run(cargo, cwd=BENCH, check=True)
+    return subprocess.run([bench_program(name)], cwd=ROOT, check=False).returncode
 
 
 def main():

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 from .process import Skipped
-from .settings import BENCH, PEERS
+from .settings import PEERS, TARGET
 
 THROTTLECRAB = "0.4.40"
 LIMITS = "5.8.0"
@@ -30,7 +30,7 @@ def throttlecrab_server():
         # Its build needs the compiler of protobuf.
         find_program("protoc", "protobuf-compiler")
         cargo = ["cargo", "install", "throttlecrab-server", "--version", THROTTLECRAB, "--locked", "--quiet"]
-        _run("throttlecrab-server", *cargo, "--root", PEERS, "--target-dir", BENCH / "target/peers")
+        _run("throttlecrab-server", *cargo, "--root", PEERS, "--target-dir", TARGET / "peers")
     return str(program)
 
 

@@ -6,6 +6,8 @@ import pathlib
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BENCH = ROOT / "bench"
 PEERS = BENCH / "peers"
+# Where cargo compiles to, for all workspaces.
+TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
 RESULTS = BENCH / "results"
 
 # Rounds of each comparison, and seconds of load in a turn of a round.
@@ -21,7 +23,7 @@ LOAD_CORE = 1 if (os.cpu_count() or 1) > 1 else 0
 
 def tidegate():
     """The program that is measured."""
-    return os.environ.get("TIDEGATE_BIN") or str(ROOT / "target/dist/tidegate")
+    return os.environ.get("TIDEGATE_BIN") or str(TARGET / "dist/tidegate")
 
 
 def load_generator():
@@ -31,4 +33,4 @@ def load_generator():
 
 def bench_program(name):
     """A program of the bench workspace."""
-    return str(BENCH / "target/release" / name)
+    return str(TARGET / "release" / name)
