@@ -17,7 +17,7 @@ fn root() -> PathBuf {
 }
 
 /// The folders under `crates/` and their packages' names.
-fn packages() -> (Vec<Value>, BTreeMap<String, String>) {
+pub(crate) fn packages() -> (Vec<Value>, BTreeMap<String, String>) {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--format-version", "1", "--locked"])
         .current_dir(root())

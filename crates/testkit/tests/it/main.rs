@@ -4,6 +4,7 @@ mod architecture;
 mod cluster;
 mod fault_proxy;
 mod linearizability;
+mod published;
 mod redis_server;
 mod sentinel;
 mod supply_chain;
