@@ -4,9 +4,11 @@
 //! and `tidegate`, and the durations that the middleware measures. None of them decides, except tokio's clock in tests.
 
 mod manual;
+#[cfg(feature = "system-clock")]
 mod system;
 
 pub use manual::ManualClock;
+#[cfg(feature = "system-clock")]
 pub use system::SystemClock;
 
 use crate::time::Timestamp;
@@ -19,7 +21,7 @@ pub trait Clock: Send + Sync + 'static {
     /// The present instant.
     fn now(&self) -> Timestamp;
 
-    /// Whether this is the [`SystemClock`]. A store then reads it directly, which is cheaper than a call through
+    /// Whether this is the `SystemClock`. A store then reads it directly, which is cheaper than a call through
     /// this trait. No other clock has a reason to say so.
     fn is_system(&self) -> bool {
         false

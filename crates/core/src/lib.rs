@@ -31,6 +31,17 @@
 //! | [`permit`] | the ids of permits, for concurrency limits |
 //! | [`clock`], [`time`] | where the time comes from; points in time and spans |
 //! | [`headers`] | the response headers that describe a decision |
+//!
+//! # Features
+//!
+//! | feature | brings | default |
+//! | --- | --- | --- |
+//! | `system-clock` | `SystemClock` | yes |
+//! | `random-permits` | random bytes from the operating system: `PermitId::random` | yes |
+//!
+//! `MemoryStore::new` and `MemoryStore::builder` need both. Without them this crate asks the operating system for
+//! nothing, and runs where there is none, such as on `wasm32-unknown-unknown`: the program brings a [`Clock`], the
+//! secret of [`MemoryStore::builder_with`], and the ids of permits.
 
 #![forbid(unsafe_code)]
 
@@ -45,7 +56,9 @@ pub mod permit;
 pub mod store;
 pub mod time;
 
-pub use clock::{Clock, ManualClock, SystemClock};
+#[cfg(feature = "system-clock")]
+pub use clock::SystemClock;
+pub use clock::{Clock, ManualClock};
 pub use limit::{Algorithm, Anchor, Limit, LimitError, Rate, Window, WorstCase};
 pub use memory::{MemoryStats, MemoryStore, Restored, Snapshot, SnapshotError};
 pub use outcome::{Outcome, Outcomes, Retry};

@@ -1,23 +1,23 @@
 //! The ids of permits.
 
 use std::fmt;
-use std::hash::BuildHasher;
 use std::str::FromStr;
 
 /// The id of the permits that one request holds under its concurrency limits.
 ///
-/// A caller that knows the id can release the permits, so ids cannot be guessed: 128 bits from the
-/// operating system. Written as 32 hexadecimal digits.
+/// A caller that knows the id can release the permits, so ids must not be guessable: 128 random
+/// bits. Written as 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PermitId(u128);
 
 impl PermitId {
-    /// A new id that cannot be guessed.
+    /// A new id that cannot be guessed, from the operating system.
+    #[cfg(feature = "random-permits")]
     pub fn random() -> Self {
         Self(u128::from(random_word()) << 64 | u128::from(random_word()))
     }
 
-    /// The id with this number.
+    /// The id with this number: 128 bits from a secure source of random numbers, or an id that was made before.
     pub const fn from_u128(number: u128) -> Self {
         Self(number)
     }
@@ -61,11 +61,12 @@ pub struct InvalidPermitId;
 
 /// A random secret from the operating system. If that fails, from the random keys of the standard
 /// library.
+#[cfg(feature = "random-permits")]
 pub(crate) fn random_word() -> u64 {
     let mut bytes = [0; 8];
     match getrandom::fill(&mut bytes) {
         Ok(()) => u64::from_ne_bytes(bytes),
-        Err(_) => std::hash::RandomState::new().hash_one(bytes),
+        Err(_) => std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), bytes),
     }
 }
 

@@ -7,7 +7,6 @@ use foldhash::quality::FoldHasher;
 
 use super::slot::KeyHash;
 use crate::limit::{Algorithm, Anchor, Limit, Rate};
-use crate::permit::random_word;
 use crate::store::{Charge, Scope};
 use crate::time::Micros;
 
@@ -21,12 +20,19 @@ pub(super) struct KeyHasher {
 /// The seed of a hasher. Two hashers with the same secret hash alike.
 pub(super) type HashSecret = [u64; 4];
 
-impl KeyHasher {
-    /// A hasher with a new secret.
-    pub(super) fn random() -> Self {
-        Self::new(std::array::from_fn(|_| random_word()))
-    }
+/// A new secret, from the operating system.
+#[cfg(all(feature = "system-clock", feature = "random-permits"))]
+pub(super) fn random_secret() -> HashSecret {
+    std::array::from_fn(|_| crate::permit::random_word())
+}
 
+/// The secret that a caller brought.
+pub(super) fn secret_from_bytes(bytes: [u8; 32]) -> HashSecret {
+    let (words, _) = bytes.as_chunks();
+    std::array::from_fn(|index| u64::from_le_bytes(words[index]))
+}
+
+impl KeyHasher {
     /// The hasher with this secret.
     pub(super) fn new(secret: HashSecret) -> Self {
         let [first, first_shared, second, second_shared] = secret;
@@ -110,10 +116,21 @@ mod tests {
     }
 
     #[test]
+    fn every_byte_of_a_secret_counts() {
+        let bytes = std::array::from_fn(|index| u8::try_from(index).unwrap());
+        let secret = secret_from_bytes(bytes);
+        assert_eq!(secret[0], 0x0706_0504_0302_0100);
+        assert_eq!(secret[3], 0x1f1e_1d1c_1b1a_1918);
+    }
+
+    #[test]
     fn the_secret_is_all_that_a_hasher_is_made_from() {
-        let hasher = KeyHasher::random();
+        let hasher = KeyHasher::new(random_secret());
         let same = KeyHasher::new(hasher.secret());
         assert_eq!(same.fingerprint(), hasher.fingerprint());
-        assert_ne!(KeyHasher::random().fingerprint(), hasher.fingerprint());
+        assert_ne!(
+            KeyHasher::new(random_secret()).fingerprint(),
+            hasher.fingerprint()
+        );
     }
 }

@@ -31,14 +31,14 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::algorithm::HeldPermits;
-use crate::clock::{Clock, SystemClock};
+use crate::clock::Clock;
 use crate::limit::Limit;
 use crate::outcome::{Outcome, Outcomes};
 use crate::permit::PermitId;
 use crate::store::{Charge, Request, Scope};
 use crate::time::Timestamp;
 use forms::{StateStep, Task};
-use keys::KeyHasher;
+use keys::{HashSecret, KeyHasher};
 use lock::Guard;
 use slot::KeyHash;
 use stripe::Stripe;
@@ -71,9 +71,19 @@ pub struct MemoryStoreBuilder {
     max_keys: usize,
     max_memory: usize,
     clock: Arc<dyn Clock>,
+    secret: HashSecret,
 }
 
 impl MemoryStoreBuilder {
+    fn new(clock: impl Clock, secret: HashSecret) -> Self {
+        Self {
+            max_keys: DEFAULT_MAX_KEYS,
+            max_memory: usize::MAX,
+            clock: Arc::new(clock),
+            secret,
+        }
+    }
+
     /// Holds no more than `max_keys` keys, at least one: when it is full, a new key takes the place of
     /// an idle one, else of the one nearest to fresh among some hundreds, and only at last of one that
     /// is being denied. [`MemoryStats`] counts what had to go. Threads that add keys at the same
@@ -111,30 +121,48 @@ impl MemoryStoreBuilder {
     pub fn build(self) -> MemoryStore {
         MemoryStore {
             stripes: Stripes::new(self.max_keys, self.max_memory, self.clock),
-            hasher: KeyHasher::random(),
+            hasher: KeyHasher::new(self.secret),
         }
     }
 }
 
+#[cfg(all(feature = "system-clock", feature = "random-permits"))]
 impl Default for MemoryStore {
     fn default() -> Self {
         Self::new()
     }
 }
 
+#[cfg(all(feature = "system-clock", feature = "random-permits"))]
 impl MemoryStore {
     /// A store for up to [`DEFAULT_MAX_KEYS`] keys that reads the system's clock.
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// Begins to set up a store.
+    /// Begins to set up a store that reads the system's clock.
     pub fn builder() -> MemoryStoreBuilder {
-        MemoryStoreBuilder {
-            max_keys: DEFAULT_MAX_KEYS,
-            max_memory: usize::MAX,
-            clock: Arc::new(SystemClock),
-        }
+        MemoryStoreBuilder::new(crate::clock::SystemClock, keys::random_secret())
+    }
+}
+
+impl MemoryStore {
+    /// Begins to set up a store without the operating system. Keys are hashed under `secret`: 32 random bytes that
+    /// no client knows, else clients can choose keys that share a counter.
+    ///
+    /// ```
+    /// use tidegate_core::{Charge, Limit, ManualClock, MemoryStore, Scope, Timestamp};
+    ///
+    /// let clock = ManualClock::new(Timestamp::from_seconds(1_800_000_000));
+    /// # let secret_from_the_host = || [7; 32];
+    /// let store = MemoryStore::builder_with(clock, secret_from_the_host()).build();
+    /// let (scope, limit) = (Scope::new("per-user"), "2/minute".parse::<Limit>()?);
+    /// let charge = Charge { scope: &scope, limit: &limit, key: "user_42", cost: 2 };
+    /// assert!(store.charge_one(&charge).allowed);
+    /// # Ok::<(), tidegate_core::LimitError>(())
+    /// ```
+    pub fn builder_with(clock: impl Clock, secret: [u8; 32]) -> MemoryStoreBuilder {
+        MemoryStoreBuilder::new(clock, keys::secret_from_bytes(secret))
     }
 
     /// The time as this store sees it.

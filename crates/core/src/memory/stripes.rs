@@ -10,7 +10,9 @@ use super::lock::{Guard, Lock};
 use super::shared::SharedCounts;
 use super::slot::{KeyHash, Slot};
 use super::stripe::Stripe;
-use crate::clock::{Clock, SystemClock};
+use crate::clock::Clock;
+#[cfg(feature = "system-clock")]
+use crate::clock::SystemClock;
 use crate::limit::MAX_WINDOW;
 use crate::outcome::Outcome;
 use crate::time::{Micros, Timestamp};
@@ -41,6 +43,7 @@ pub(super) struct Stripes {
 
 /// The clock of a store. The system's is read without a call through a pointer.
 struct StoreClock {
+    #[cfg(feature = "system-clock")]
     is_system: bool,
     clock: Arc<dyn Clock>,
 }
@@ -48,6 +51,7 @@ struct StoreClock {
 impl StoreClock {
     fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
+            #[cfg(feature = "system-clock")]
             is_system: clock.is_system(),
             clock,
         }
@@ -55,11 +59,11 @@ impl StoreClock {
 
     #[inline]
     fn now(&self) -> Timestamp {
+        #[cfg(feature = "system-clock")]
         if self.is_system {
-            SystemClock.now()
-        } else {
-            self.clock.now()
+            return SystemClock.now();
         }
+        self.clock.now()
     }
 }
 
@@ -333,7 +337,7 @@ impl LockedStripes<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::keys::KeyHasher;
+    use crate::memory::keys::{KeyHasher, random_secret};
     use crate::store::{Charge, Scope};
 
     #[cfg(target_pointer_width = "64")]
@@ -374,7 +378,7 @@ mod tests {
     fn keys_are_spread_over_all_stripes() {
         let stripes = Stripes::new(1_000_000, usize::MAX, Arc::new(SystemClock));
         let mut keys = vec![0; stripes.all.len()];
-        let hasher = KeyHasher::random();
+        let hasher = KeyHasher::new(random_secret());
         let (scope, limit) = (Scope::new("spread"), "1/minute".parse().unwrap());
         for key in 0..6_400 {
             let hash = hasher.hash(&Charge {

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limit::{Algorithm, Anchor, Limit, Rate};
+use crate::memory::keys::random_secret;
 use crate::store::{Charge, Request, Scope};
 use crate::time::Micros;
 use crate::{ManualClock, PermitId};
@@ -98,7 +99,7 @@ fn any_word() -> impl Strategy<Value = u64> {
 proptest! {
     #[test]
     fn no_words_at_all_make_it_panic(states in prop::collection::vec(any_word(), 0..200)) {
-        let hasher = KeyHasher::random();
+        let hasher = KeyHasher::new(random_secret());
         if let Ok(store) = restore(&stream(&hasher, &states, 1)) {
             store.sweep();
         }
@@ -110,7 +111,7 @@ proptest! {
         index in 0..12_usize, tag in 0..0x1000_u64, words: [u64; 2], cost: u64,
         kind in 1..4_u64, body in prop::collection::vec(any_word(), 0..40),
     ) {
-        let hasher = KeyHasher::random();
+        let hasher = KeyHasher::new(random_secret());
         let (scope, limit) = (Scope::new("hostile"), &limits()[index]);
         let charge = Charge { scope: &scope, limit, key: "key", cost: 1 };
         let hash = hasher.hash(&charge);
@@ -135,7 +136,7 @@ proptest! {
 
 #[test]
 fn a_count_that_is_not_true_is_damage_and_takes_no_memory() {
-    let hasher = KeyHasher::random();
+    let hasher = KeyHasher::new(random_secret());
     for kind in 1..=3_u64 {
         let state = [5, 0x2000, NOW.as_micros(), kind << 16, u64::MAX, 1, 2, 3];
         let error = restore(&stream(&hasher, &state, 1)).unwrap_err();
@@ -147,7 +148,10 @@ fn a_count_that_is_not_true_is_damage_and_takes_no_memory() {
 
 #[test]
 fn a_snapshot_of_a_program_that_hashes_differently_is_not_used() {
-    let (hasher, other) = (KeyHasher::random(), KeyHasher::random());
+    let (hasher, other) = (
+        KeyHasher::new(random_secret()),
+        KeyHasher::new(random_secret()),
+    );
     let mut stream = Vec::new();
     let mut words = WordWriter::new(&mut stream, VERSION).unwrap();
     words.words(&[0, 0, other.fingerprint()]).unwrap();
@@ -161,7 +165,7 @@ fn a_snapshot_of_a_program_that_hashes_differently_is_not_used() {
 
 #[test]
 fn a_later_state_of_a_key_takes_the_place_of_an_earlier_one() {
-    let hasher = KeyHasher::random();
+    let hasher = KeyHasher::new(random_secret());
     let (scope, limit) = (Scope::new("twice"), "10/month".parse::<Limit>().unwrap());
     let store = MemoryStore {
         stripes: Stripes::new(10, usize::MAX, std::sync::Arc::new(ManualClock::new(NOW))),
