@@ -74,9 +74,14 @@ pub trait RemoteStore: Send + Sync + 'static {
     fn renew(&self, permit: PermitId) -> StoreFuture<'_, bool>;
 
     /// A new id for the permits that a request with these charges will hold.
+    #[cfg(feature = "random-permits")]
     fn permit_for(&self, _charges: &[Charge<'_>]) -> PermitId {
         PermitId::random()
     }
+
+    /// A new id for the permits that a request with these charges will hold. It must not be guessable.
+    #[cfg(not(feature = "random-permits"))]
+    fn permit_for(&self, charges: &[Charge<'_>]) -> PermitId;
 
     /// Whether the store is reachable, as far as is known. While it is not, calls fail immediately.
     fn is_up(&self) -> bool {
