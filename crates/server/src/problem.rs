@@ -109,10 +109,9 @@ impl HttpProblem {
         let alone = |problem: &document::Problem| {
             let field = problem.field.strip_prefix("rules[0]");
             let field = field.unwrap_or(&problem.field).trim_start_matches('.');
-            document::Problem {
-                field: field.to_owned(),
-                ..problem.clone()
-            }
+            let mut alone = problem.clone();
+            field.clone_into(&mut alone.field);
+            alone
         };
         Self::invalid(&problems.errors().map(alone).collect::<Vec<_>>())
     }

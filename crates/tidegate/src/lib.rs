@@ -92,8 +92,7 @@
 //! | [`headers`] | what a client learns of a decision, as HTTP headers |
 //! | [`store`], [`memory`] | where counters are kept; a store of one's own is a [`RemoteStore`] |
 //! | [`ManualClock`], [`TokioClock`] | time that tests control |
-//! | [`document`], [`address`], [`host`], [`path`], [`white_space`] | for front ends: settings files, and the one form of what clients send |
-//! | [`printable`] | text that clients choose, for terminals and logs |
+//! | [`address`], [`host`], [`path`] | for front ends: the one form of what clients send |
 //!
 //! # Features
 //!
@@ -117,37 +116,39 @@ mod clock;
 #[cfg(feature = "rules")]
 mod credentials;
 #[cfg(feature = "rules")]
-pub mod document;
-#[cfg(feature = "rules")]
 pub mod gate;
 #[cfg(feature = "rules")]
 pub mod host;
+mod internal;
 mod limiter;
 mod limiter_decision;
 #[cfg(feature = "rules")]
 pub mod path;
-pub mod printable;
 #[cfg(feature = "rules")]
 mod reason;
 #[cfg(feature = "rules")]
 pub mod rules;
 #[cfg(feature = "rules")]
 mod value;
-#[cfg(feature = "rules")]
-pub mod white_space;
 
 pub use acquire::{AcquireError, Permit, SharedPermit};
 #[cfg(feature = "rules")]
-pub use adaptive::{Adaptive, AdaptiveBounds, AdaptiveLimit, Ended};
+pub use adaptive::{AdaptiveBounds, AdaptiveLimit, Ended};
 #[cfg(feature = "rules")]
 pub use attributes::{AttributeError, Attributes, MAX_ATTRIBUTES, MAX_NAME, MAX_VALUE};
 pub use clock::TokioClock;
 #[cfg(feature = "rules")]
-pub use credentials::{
-    CredentialError, CredentialProblem, InvalidCredentials, credentials, credentials_in,
-};
+#[doc(hidden)]
+pub use credentials::credentials_in;
+#[cfg(feature = "rules")]
+pub use credentials::{CredentialError, CredentialProblem, InvalidCredentials, credentials};
 #[cfg(feature = "rules")]
 pub use gate::{Decision, Gate};
+#[doc(hidden)]
+pub use internal::printable;
+#[cfg(feature = "rules")]
+#[doc(hidden)]
+pub use internal::{document, white_space};
 pub use limiter::{Limiter, LimiterBuilder, SharedLimiter};
 pub use limiter_decision::LimiterDecision;
 #[cfg(feature = "rules")]

@@ -58,13 +58,12 @@ impl RequestOutcome {
 
     /// Records the verdict of a rule.
     pub(crate) fn note_rule(&mut self, rule: &ObservedRule<'_, '_>) {
-        match rule.verdict() {
-            Verdict::ShadowDenied => self.is_shadow_denied = true,
-            Verdict::ShadowAllowed => {}
-            Verdict::Allowed | Verdict::Denied => {
-                self.is_delayed |= rule.is_delayed();
-                self.is_degraded |= rule.is_degraded();
-            }
+        let verdict = rule.verdict();
+        if verdict.is_shadow() {
+            self.is_shadow_denied |= verdict.is_denied();
+        } else {
+            self.is_delayed |= rule.is_delayed();
+            self.is_degraded |= rule.is_degraded();
         }
     }
 
@@ -152,17 +151,14 @@ impl WatchedRule {
 impl RuleWatch for WatchedRule {
     fn decided(&self, rule: &ObservedRule<'_, '_>) {
         let keys = self.keys.get_or_init(|| self.activity.live.rule(&self.id));
-        match rule.verdict() {
-            Verdict::Allowed | Verdict::ShadowAllowed => {
-                let admitted = rule.admitted();
-                if let Some(key) = rule.key().filter(|_| admitted > 0) {
-                    keys.used(&key, admitted, || self.activity.name(rule));
-                }
+        if rule.verdict().is_denied() {
+            if let Some(key) = rule.key() {
+                keys.denied(&key, || self.activity.name(rule));
             }
-            Verdict::Denied | Verdict::ShadowDenied => {
-                if let Some(key) = rule.key() {
-                    keys.denied(&key, || self.activity.name(rule));
-                }
+        } else {
+            let admitted = rule.admitted();
+            if let Some(key) = rule.key().filter(|_| admitted > 0) {
+                keys.used(&key, admitted, || self.activity.name(rule));
             }
         }
     }

@@ -104,6 +104,5 @@ impl Families {
 
 /// Whether a rule in its mode can give this verdict.
 fn can_say(rule: &Rule, verdict: Verdict) -> bool {
-    let is_shadow = matches!(verdict, Verdict::ShadowAllowed | Verdict::ShadowDenied);
-    is_shadow == (rule.mode() == Mode::Shadow)
+    verdict.is_shadow() == (rule.mode() == Mode::Shadow)
 }

@@ -7,6 +7,7 @@ use super::rule::{Missing, Mode, OnStoreFailure, Rule};
 use crate::reason::Reason;
 
 /// A protocol that asks.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrontEnd {
@@ -50,6 +51,7 @@ impl FrontEnd {
 
 /// The verdict of a rule on a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Verdict {
     /// It allowed it.
     Allowed,
@@ -79,9 +81,22 @@ impl Verdict {
             Self::ShadowDenied => "shadow_denied",
         }
     }
+
+    /// Whether the rule was over its limit, also if it only counts.
+    #[inline]
+    pub fn is_denied(self) -> bool {
+        matches!(self, Self::Denied | Self::ShadowDenied)
+    }
+
+    /// Whether the rule only counts.
+    #[inline]
+    pub fn is_shadow(self) -> bool {
+        matches!(self, Self::ShadowAllowed | Self::ShadowDenied)
+    }
 }
 
 /// The decisions of one rule.
+#[doc(hidden)]
 #[derive(Debug, Default)]
 pub struct RuleCounts {
     decisions: [[AtomicU64; Verdict::ALL.len()]; FrontEnd::ALL.len()],

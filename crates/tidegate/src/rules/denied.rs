@@ -61,6 +61,7 @@ impl DenialAnswer {
     }
 
     /// Reads the value of a key `denied`.
+    #[doc(hidden)]
     pub fn read(node: &Node, spot: Spot, problems: &mut Problems) -> Option<Self> {
         let fields = Fields::new(node, spot, &DENIED, problems)?;
         let status = fields

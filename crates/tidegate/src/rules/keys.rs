@@ -78,6 +78,7 @@ pub(super) static RULE: [Key; 25] = [
 ];
 
 /// `denied`, in a rule and in the settings of the server.
+#[doc(hidden)]
 #[rustfmt::skip]
 pub static DENIED: [Key; 4] = [
     Key::new("status", Kind::Any(&[Kind::Whole(400, 499), Kind::Whole(503, 503)]), "the status, in place of that of the reason").like("403"),

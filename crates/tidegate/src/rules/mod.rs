@@ -73,9 +73,12 @@ use smallvec::SmallVec;
 use tidegate_core::Timestamp;
 
 use crate::attributes::Attributes;
-use crate::document::{self, Node, Place, Problems, Source, Spot};
+use crate::document::{self, Node, Spot};
+#[doc(inline)]
+pub use crate::document::{Place, Problem, Problems, Severity, Source};
 
 /// A front end that describes requests itself: its callers send no attributes.
+#[doc(hidden)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DescribingFrontEnd {
     /// Where it describes them, such as `at the gateway`.
@@ -94,6 +97,7 @@ pub struct RuleSettings {
     pub secret_attributes: Vec<String>,
     /// The front end that describes requests itself, if one is in use, to warn about rules that it can never
     /// apply.
+    #[doc(hidden)]
     pub described_by: Option<DescribingFrontEnd>,
     /// The current time, to warn about rules that have expired. None: no such warning.
     pub now: Option<Timestamp>,
@@ -184,6 +188,7 @@ impl RuleSet {
     }
 
     /// The rules of a document of the form `{"rules": [...]}`.
+    #[doc(hidden)]
     pub fn from_node(node: &Node, settings: &RuleSettings) -> Result<Self, Problems> {
         let mut problems = Problems::new();
         let rules = read::rules(node, settings, &mut problems);
@@ -256,11 +261,13 @@ impl RuleSet {
     }
 
     /// Whether they are written as descriptors, in the form of envoyproxy/ratelimit.
+    #[doc(hidden)]
     pub fn is_by_descriptors(&self) -> bool {
         self.descriptors.is_some()
     }
 
     /// The canonical form of rules that are written as descriptors.
+    #[doc(hidden)]
     pub fn descriptors(&self) -> Option<&serde_json::Value> {
         self.descriptors.as_deref().map(Descriptors::written)
     }
@@ -295,6 +302,7 @@ impl RuleSet {
     }
 
     /// Whether a descriptor is unlimited.
+    #[doc(hidden)]
     pub fn is_unlimited(&self, attributes: &Attributes<'_>) -> bool {
         let rule = self.descriptor_rule(attributes);
         rule.is_some_and(|rule| matches!(rule.grants(), [Grant::Unlimited]))
@@ -332,12 +340,14 @@ impl RuleSet {
     }
 
     /// Whether any of them asks for the host of a request: one without a host would escape it.
+    #[doc(hidden)]
     pub fn reads_host(&self) -> bool {
         self.reads_host
     }
 
     /// Whether any of them is a concurrency limit whose permits clients share, by `per: []` or
     /// `missing: share`: see [`Gate::takes_shared_permit`](crate::Gate::takes_shared_permit).
+    #[doc(hidden)]
     pub fn has_shared_permits(&self) -> bool {
         self.has_shared_permits
     }

@@ -23,6 +23,7 @@ use crate::value::AttributeValue;
 impl Rule {
     /// The rule of a document of the form `{"id": ..., "per": [...], "limit": ...}`, or everything that is
     /// wrong with it.
+    #[doc(hidden)]
     pub fn from_node(node: &Node, settings: &RuleSettings) -> Result<Self, Problems> {
         let mut problems = Problems::new();
         let read = rule(node, 0, settings, &mut problems);
@@ -36,6 +37,7 @@ impl Rule {
     }
 
     /// Whether a new rule may have this id, or why not.
+    #[doc(hidden)]
     pub fn check_id(id: &str) -> Result<(), String> {
         checked_id(id).map(drop)
     }

@@ -34,6 +34,7 @@ impl Validity {
 }
 
 /// Reads a time as rules write it, such as `2027-01-01T00:00:00Z`.
+#[doc(hidden)]
 pub fn read_time(text: &str) -> Result<Timestamp, String> {
     let refused = || {
         format!(

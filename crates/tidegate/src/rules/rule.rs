@@ -129,6 +129,7 @@ impl Rule {
     }
 
     /// Whether a request escapes it that lacks an attribute of [`per`](Self::per).
+    #[doc(hidden)]
     pub fn is_escapable(&self) -> bool {
         self.missing == Missing::Skip && self.mode == Mode::Enforce
     }

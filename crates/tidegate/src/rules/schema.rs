@@ -8,11 +8,13 @@ use super::read_rule::RESERVED;
 use crate::document::{Key, Schema, SchemaForm};
 
 /// The keys of a rule.
+#[doc(hidden)]
 pub fn keys() -> &'static [Key] {
     &RULE
 }
 
 /// The schema of a rule file, in either form.
+#[doc(hidden)]
 pub fn schema() -> Value {
     let mut schema = Schema::new(SchemaForm::Yaml);
     for (name, keys) in [("RuleSet", &RULE_SET[..]), ("Domain", &DOMAIN)] {
@@ -51,6 +53,7 @@ pub fn schema() -> Value {
 }
 
 /// The schemas of a rule in the bodies of the API, by their names.
+#[doc(hidden)]
 pub fn api_schemas() -> Map<String, Value> {
     let mut schema = Schema::new(SchemaForm::Json);
     let nameless = schema.map(RULE.iter().filter(|row| row.name != "id"));

@@ -25,12 +25,14 @@ impl ConditionWork {
 
 impl RuleSet {
     /// Whether any rule has a condition.
+    #[doc(hidden)]
     pub fn has_conditions(&self) -> bool {
         self.iter().any(|rule| rule.conditions().next().is_some())
     }
 
     /// How many steps the conditions of the rules that may apply to a request take at the most. A step is about
     /// a tenth of a microsecond.
+    #[doc(hidden)]
     pub fn condition_steps(&self, attributes: &Attributes<'_>) -> u64 {
         let (mut count, mut bytes) = (0, 0);
         for (_, value) in attributes.iter() {

@@ -19,6 +19,7 @@ const MAX_DESCRIPTORS: usize = 64 << 20;
 
 impl Source {
     /// Reads the text as YAML. None, and a problem, if it is not YAML or too large.
+    #[doc(hidden)]
     pub fn read(&self, problems: &mut Problems) -> Option<Node> {
         let mut documents = self.read_within(|_| MAX_TEXT, problems)?;
         only(&documents, problems)?;

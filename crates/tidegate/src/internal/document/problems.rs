@@ -15,6 +15,7 @@ pub enum Severity {
 
 /// One problem: its position, its cause and what would be accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Problem {
     /// How bad it is.
     pub severity: Severity,
@@ -45,16 +46,19 @@ const MAX_MESSAGE: usize = 4_096;
 
 impl Problems {
     /// None so far.
+    #[doc(hidden)]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Adds something because of which the document cannot be used.
+    #[doc(hidden)]
     pub fn error(&mut self, place: &Place, spot: &Spot, message: impl Into<String>) {
         self.add(Severity::Error, place, spot, message.into());
     }
 
     /// Adds something that should be looked at.
+    #[doc(hidden)]
     pub fn warning(&mut self, place: &Place, spot: &Spot, message: impl Into<String>) {
         self.add(Severity::Warning, place, spot, message.into());
     }
@@ -125,6 +129,7 @@ impl Problems {
     }
 
     /// Puts them in the order in which a reader of the file meets them.
+    #[doc(hidden)]
     pub fn sort(&mut self) {
         self.list.sort_by_key(|problem| match problem.place {
             Place::Text { line, column, .. } => (line, column),
@@ -139,6 +144,7 @@ impl Problems {
 
     /// Like [`render`](Self::render), but without an excerpt where `hides` returns true, because the source has a
     /// secret there.
+    #[doc(hidden)]
     pub fn render_hiding(&self, source: &Source, hides: impl Fn(&Problem) -> bool) -> String {
         let mut text = String::new();
         for problem in &self.list {

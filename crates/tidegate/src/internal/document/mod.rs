@@ -4,7 +4,7 @@
 //! A typed reader stops at the first mistake. This tree is read by hand instead, so that all mistakes are found in one
 //! pass, each with its line, its column and what would be accepted. [`Source`] reads YAML (JSON is YAML, too), [`Node`]
 //! a JSON body, [`Fields`] takes a map apart by a table of [`Key`]s, [`Problems`] collects the mistakes, [`Schema`]
-//! writes the tables as JSON Schema. [`write_yaml`] writes JSON as YAML. The alternatives:
+//! writes the tables as JSON Schema. `write_yaml` writes JSON as YAML. The alternatives:
 //! `docs/decisions/004-yaml-tree.md`.
 
 mod excerpt;
