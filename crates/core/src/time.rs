@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::ops::{Add, Sub};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The largest number of microseconds that an instant or a span can hold: 2^53 - 1, about 285 years.
 const MAX: u64 = (1 << 53) - 1;
@@ -165,6 +165,20 @@ impl Add<Micros> for Timestamp {
     }
 }
 
+/// Rounds down to a whole microsecond. Times before the epoch become that.
+impl From<SystemTime> for Timestamp {
+    fn from(time: SystemTime) -> Self {
+        let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self::from_micros(u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Timestamp> for SystemTime {
+    fn from(at: Timestamp) -> Self {
+        UNIX_EPOCH + Duration::from_micros(at.0)
+    }
+}
+
 /// Stops at the epoch.
 impl Sub<Micros> for Timestamp {
     type Output = Self;
@@ -207,6 +221,22 @@ mod tests {
         );
         assert_eq!(Timestamp::EPOCH - Micros::SECOND, Timestamp::EPOCH);
         assert_eq!(Timestamp::EPOCH.since(Timestamp::MAX), Micros::ZERO);
+    }
+
+    #[test]
+    fn a_time_of_the_system_is_read_as_it_is_written() {
+        let at = Timestamp::from_micros(1_794_770_000_123_456);
+        assert_eq!(Timestamp::from(SystemTime::from(at)), at);
+        let between = UNIX_EPOCH + Duration::from_nanos(1_999);
+        assert_eq!(Timestamp::from(between), Timestamp::from_micros(1));
+        let earlier = UNIX_EPOCH - Duration::from_secs(1);
+        assert_eq!(Timestamp::from(earlier), Timestamp::EPOCH);
+        assert_eq!(
+            Timestamp::from(SystemTime::from(Timestamp::MAX)),
+            Timestamp::MAX
+        );
+        let later = UNIX_EPOCH + Duration::from_secs(1 << 40);
+        assert_eq!(Timestamp::from(later), Timestamp::MAX);
     }
 
     #[test]

@@ -17,10 +17,11 @@ mod window;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tidegate_core::{Clock, Limit, LimitError, Micros, Outcome, Rate, Window};
+use tidegate_core::{Clock, Limit, LimitError, Micros, Outcome, Window};
 
 use estimator::Estimator;
 use pace::Pace;
@@ -31,14 +32,14 @@ pub(crate) const DEFAULT_START: u64 = 20;
 
 /// Within which bounds a limit moves, and what it follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Adaptive {
+pub(crate) struct Adaptive {
     /// It is never lower: requests at once, or per window.
-    pub min: u64,
+    pub(crate) min: u64,
     /// It is never higher.
-    pub max: u64,
+    pub(crate) max: u64,
     /// The latency that the typical request may have; without one, the limit follows how latency
     /// changes with load.
-    pub target: Option<Micros>,
+    pub(crate) target: Option<Micros>,
 }
 
 /// How a request ended that was let through.
@@ -74,8 +75,23 @@ impl AdaptiveBounds {
     }
 
     /// The bounds, as written.
-    pub fn settings(&self) -> Adaptive {
+    pub(crate) fn settings(&self) -> Adaptive {
         self.settings
+    }
+
+    /// The limit is never lower: requests at once, or per window.
+    pub fn min(&self) -> u64 {
+        self.settings.min
+    }
+
+    /// The limit is never higher.
+    pub fn max(&self) -> u64 {
+        self.settings.max
+    }
+
+    /// The latency that the typical request may have; without one, the limit follows how latency changes with load.
+    pub fn target(&self) -> Option<Duration> {
+        self.settings.target.map(Duration::from)
     }
 
     /// The limit that it begins with.
@@ -96,10 +112,7 @@ impl AdaptiveBounds {
     }
 
     fn at(&self, count: u64) -> Result<Limit, LimitError> {
-        let rate = Rate {
-            count,
-            ..self.start.rate()
-        };
+        let rate = self.start.rate().with_count(count);
         Limit::new(rate, self.start.algorithm())
     }
 }
@@ -167,9 +180,9 @@ impl AdaptiveLimit {
     }
 
     /// The latency of the typical request lately; none before enough have ended.
-    pub fn latency(&self) -> Option<Micros> {
+    pub fn latency(&self) -> Option<Duration> {
         let latency = self.latency.load(Ordering::Relaxed);
-        (latency > 0).then(|| Micros::new(latency))
+        (latency > 0).then(|| Duration::from_micros(latency))
     }
 
     /// The limit in force, to decide by.

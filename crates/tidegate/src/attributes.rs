@@ -143,9 +143,9 @@ impl<'a> Attributes<'a> {
 
     /// The same request at a time of its own: for replays and tests.
     #[must_use]
-    pub fn at(self, at: Timestamp) -> Self {
+    pub fn at(self, at: impl Into<Timestamp>) -> Self {
         Self {
-            at: Some(at),
+            at: Some(at.into()),
             ..self
         }
     }

@@ -11,10 +11,12 @@ use crate::time::{Micros, Timestamp};
 /// Unlike other clocks it may be set back, to test how a limiter reacts.
 ///
 /// ```
-/// use tidegate_core::{Clock, ManualClock, Micros, Timestamp};
+/// use std::time::Duration;
+///
+/// use tidegate_core::{Clock, ManualClock, Timestamp};
 ///
 /// let clock = ManualClock::new(Timestamp::from_seconds(1_000));
-/// clock.advance(Micros::SECOND);
+/// clock.advance(Duration::from_secs(1));
 /// assert_eq!(clock.now(), Timestamp::from_seconds(1_001));
 /// ```
 #[derive(Debug, Clone, Default)]
@@ -22,18 +24,18 @@ pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
     /// A clock that shows `now`.
-    pub fn new(now: Timestamp) -> Self {
-        Self(Arc::new(AtomicU64::new(now.as_micros())))
+    pub fn new(now: impl Into<Timestamp>) -> Self {
+        Self(Arc::new(AtomicU64::new(now.into().as_micros())))
     }
 
     /// Moves the clock on by `span`.
-    pub fn advance(&self, span: Micros) {
-        self.set(self.now() + span);
+    pub fn advance(&self, span: impl Into<Micros>) {
+        self.set(self.now() + span.into());
     }
 
     /// Shows `now` from here on, earlier or later than before.
-    pub fn set(&self, now: Timestamp) {
-        self.0.store(now.as_micros(), Ordering::SeqCst);
+    pub fn set(&self, now: impl Into<Timestamp>) {
+        self.0.store(now.into().as_micros(), Ordering::SeqCst);
     }
 }
 

@@ -4,7 +4,6 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 use tidegate::gate::RulesInForce;
 
 use tidegate_listen::Labels;
@@ -20,8 +19,7 @@ pub(super) fn register(registry: &mut Registry, rules: &RulesInForce) {
         let limit = i64::try_from(adaptive.limit()).unwrap_or(i64::MAX);
         limits.get_or_create(&labels).set(limit);
         if let Some(latency) = adaptive.latency() {
-            let latency = Duration::from(latency).as_secs_f64();
-            latencies.get_or_create(&labels).set(latency);
+            latencies.get_or_create(&labels).set(latency.as_secs_f64());
         }
     }
     registry.register(

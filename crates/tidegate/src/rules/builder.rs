@@ -169,13 +169,13 @@ impl RuleBuilder {
     }
 
     /// When it begins to apply.
-    pub fn starts_at(self, time: Timestamp) -> Self {
-        self.set("starts_at", json!(write::time(time)))
+    pub fn starts_at(self, time: impl Into<Timestamp>) -> Self {
+        self.set("starts_at", json!(write::time(time.into())))
     }
 
     /// When it ends.
-    pub fn expires_at(self, time: Timestamp) -> Self {
-        self.set("expires_at", json!(write::time(time)))
+    pub fn expires_at(self, time: impl Into<Timestamp>) -> Self {
+        self.set("expires_at", json!(write::time(time.into())))
     }
 
     /// The rule, or everything that is wrong with it.

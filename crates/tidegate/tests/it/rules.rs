@@ -362,7 +362,9 @@ proptest! {
         }
         for (one, other) in first.iter().zip(again.iter()) {
             prop_assert_eq!(one.grants(), other.grants());
-            let bounds = |rule: &Rule| rule.adaptive().map(AdaptiveBounds::settings);
+            let bounds = |rule: &Rule| {
+                rule.adaptive().map(|bounds| (bounds.min(), bounds.max(), bounds.target()))
+            };
             let windows = |rule: &Rule| rule.adaptive().map(AdaptiveBounds::window);
             prop_assert_eq!(windows(one), windows(other));
             prop_assert_eq!(bounds(one), bounds(other));

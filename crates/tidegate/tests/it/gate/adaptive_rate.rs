@@ -103,19 +103,13 @@ impl World {
             FailingGate::with_clock(store, rules(rule), clock.clone())
         };
         let gates: Vec<_> = (0..instances).map(gate).collect();
-        let settings = gates[0]
-            .rules()
-            .get("up")
-            .unwrap()
-            .adaptive()
-            .unwrap()
-            .bounds()
-            .settings();
+        let in_force = gates[0].rules();
+        let bounds = in_force.get("up").unwrap().adaptive().unwrap().bounds();
         Self {
             waiting: vec![Vec::new(); instances],
             gates,
             clock,
-            bounds: (settings.min, settings.max),
+            bounds: (bounds.min(), bounds.max()),
             reports: Reports::Observed,
             demand: 400,
             upstream,
