@@ -74,10 +74,8 @@ fn limits() -> Vec<Limit> {
         Algorithm::SLIDING_WINDOW_SLOTS,
     ];
     let limits = algorithms.map(|algorithm| Limit::new(rate, algorithm));
-    let holders = Rate {
-        window: None,
-        ..rate
-    };
+    let mut holders = rate;
+    holders.window = None;
     let concurrent = Limit::new(holders, Algorithm::CONCURRENCY);
     limits.into_iter().chain([concurrent]).flatten().collect()
 }

@@ -28,11 +28,7 @@ pub fn decode_replies(bytes: &[u8]) -> Vec<DecodedReply> {
     };
     let keys = RedisKeys::new(None, KeySecret::new(SecretFrom::Public));
     let scope = Scope::new("rule");
-    let holders = Rate {
-        count: 3,
-        window: None,
-        burst: None,
-    };
+    let holders = Rate::concurrent(3);
     let limits = [
         Limit::new(Rate::new(5, Micros::MINUTE), Algorithm::TOKEN_BUCKET),
         Limit::new(holders, Algorithm::CONCURRENCY),

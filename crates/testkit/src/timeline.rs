@@ -96,11 +96,7 @@ pub fn any_limit() -> impl Strategy<Value = Limit> {
         "not every algorithm takes every rate",
         |(algorithm, count, window, burst)| {
             let rate = match algorithm {
-                Algorithm::Concurrency { .. } => Rate {
-                    count,
-                    window: None,
-                    burst: None,
-                },
+                Algorithm::Concurrency { .. } => Rate::concurrent(count),
                 algorithm if algorithm.is_bucket() => Rate::new(count, window).burst(burst),
                 _ => Rate::new(count, window),
             };

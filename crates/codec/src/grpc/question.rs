@@ -194,11 +194,7 @@ fn grant(limit: RateLimitOverride) -> Result<Grant, String> {
     if limit.requests_per_unit == 0 {
         return Ok(Grant::Blocked);
     }
-    let rate = Rate {
-        count: u64::from(limit.requests_per_unit).min(MAX_COUNT),
-        window: Some(window),
-        burst: None,
-    };
+    let rate = Rate::new(u64::from(limit.requests_per_unit).min(MAX_COUNT), window);
     let limit = Limit::new(rate, Algorithm::FIXED_WINDOW);
     let limit = limit.map_err(|error| format!("`limit`: {error}"))?;
     Ok(Grant::Limits(vec![limit]))

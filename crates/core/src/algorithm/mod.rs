@@ -30,6 +30,9 @@ use crate::outcome::{Outcome, Retry};
 use crate::time::{Micros, Timestamp};
 
 /// A limit's algorithm with its parameters, ready to decide.
+///
+/// A store that keeps states has to know every form, so this is exhaustive: with a new form it does not compile.
+/// The same holds for the states, [`Hold`], and [`Window`](crate::Window).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// `token_bucket` and `leaky_bucket`.

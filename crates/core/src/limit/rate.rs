@@ -10,6 +10,7 @@ use crate::time::Micros;
 /// Parsed from `100/minute burst 20`, `10 per 2 hours`, `5/30s`; nothing is validated beyond the
 /// form of the text until a [`Limit`](super::Limit) is made of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Rate {
     /// Requests per window, or holders at once.
     pub count: u64,
@@ -42,6 +43,21 @@ impl Rate {
     /// `count` requests per hour.
     pub fn per_hour(count: u64) -> Self {
         Self::new(count, Micros::HOUR)
+    }
+
+    /// `count` holders at once, which have no window.
+    pub fn concurrent(count: u64) -> Self {
+        Self {
+            count,
+            window: None,
+            burst: None,
+        }
+    }
+
+    /// The same rate with another count.
+    #[must_use]
+    pub fn with_count(self, count: u64) -> Self {
+        Self { count, ..self }
     }
 
     /// The same rate with room for `burst` requests at once.

@@ -5,6 +5,7 @@ use crate::algorithm::Form;
 
 /// The most that a limit can admit. A request counts when it proceeds: a delayed one at the end of its delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WorstCase {
     /// In any half-open interval as long as the window; for a month or a year, as its shortest. None for concurrency,
     /// which has no window.
@@ -19,11 +20,11 @@ impl Limit {
     /// Buckets and `sliding_window_log` can reach it. For windows of the clock and slots it is an upper bound.
     ///
     /// ```
-    /// use tidegate_core::{Limit, WorstCase};
+    /// use tidegate_core::Limit;
     ///
     /// let bucket: Limit = "3/minute".parse()?;
-    /// let five = WorstCase { window: Some(5), instant: 3 };
-    /// assert_eq!(bucket.worst_case(), five);
+    /// let worst_case = bucket.worst_case();
+    /// assert_eq!((worst_case.window, worst_case.instant), (Some(5), 3));
     /// # Ok::<(), tidegate_core::LimitError>(())
     /// ```
     pub fn worst_case(&self) -> WorstCase {

@@ -286,11 +286,7 @@ fn a_renewal_that_comes_too_late_leaves_nothing_behind() {
     let short = Algorithm::Concurrency {
         lease_ttl: Micros::SECOND,
     };
-    let rate = Rate {
-        count: 5,
-        window: None,
-        burst: None,
-    };
+    let rate = Rate::concurrent(5);
     let (short, long) = (
         Limit::new(rate, short).unwrap(),
         Limit::concurrent(5).unwrap(),
@@ -351,11 +347,7 @@ fn the_last_microsecond_is_like_any_other() {
     ];
     for algorithm in algorithms {
         let rate = match algorithm {
-            Algorithm::Concurrency { .. } => Rate {
-                count: 5,
-                window: None,
-                burst: None,
-            },
+            Algorithm::Concurrency { .. } => Rate::concurrent(5),
             _ => Rate::per_minute(5),
         };
         let limit = Limit::new(rate, algorithm).unwrap();
@@ -415,11 +407,7 @@ fn asking_after_the_clock_was_set_back_lets_no_key_go_before_its_time() {
     let concurrency = Algorithm::Concurrency {
         lease_ttl: Micros::MINUTE,
     };
-    let holders = Rate {
-        count: 10,
-        window: None,
-        burst: None,
-    };
+    let holders = Rate::concurrent(10);
     let limits = [
         Limit::new(Rate::per_minute(10), Algorithm::SlidingWindowLog),
         Limit::new(Rate::per_minute(10), Algorithm::SLIDING_WINDOW_SLOTS),

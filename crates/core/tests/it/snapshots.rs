@@ -44,11 +44,7 @@ fn ten_of_each() -> Vec<Limit> {
     let concurrency = Algorithm::Concurrency {
         lease_ttl: Micros::HOUR,
     };
-    let holders = Rate {
-        count: 10,
-        window: None,
-        burst: None,
-    };
+    let holders = Rate::concurrent(10);
     let others = [
         Limit::new(holders, concurrency).unwrap(),
         Limit::portable_bucket(10, Micros::HOUR, 10).unwrap(),

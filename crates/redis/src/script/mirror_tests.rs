@@ -136,11 +136,7 @@ fn any_limit_or_month() -> impl Strategy<Value = Limit> {
         } else {
             Window::Year
         };
-        let rate = Rate {
-            count,
-            window: Some(window),
-            burst: None,
-        };
+        let rate = Rate::new(count, window);
         Limit::new(rate, Algorithm::FIXED_WINDOW).unwrap()
     });
     prop_oneof![15 => any_limit(), 1 => of_calendar]

@@ -77,10 +77,8 @@ impl SeedRule {
 
     /// The limit with this count.
     pub(crate) fn limit(&self, count: u64) -> Limit {
-        let rate = Rate {
-            burst: self.burst(count),
-            ..Rate::new(count, self.window)
-        };
+        let mut rate = Rate::new(count, self.window);
+        rate.burst = self.burst(count);
         #[expect(clippy::expect_used, reason = "all limits that are drawn are valid")]
         Limit::new(rate, self.algorithm).expect("the limit is valid")
     }

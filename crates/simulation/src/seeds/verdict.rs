@@ -1,7 +1,7 @@
 //! What a run says about the promises.
 
 use tidegate_core::Limit;
-use tidegate_core::{Charge, ManualClock, MemoryStore, Rate, Scope, Timestamp};
+use tidegate_core::{Charge, ManualClock, MemoryStore, Scope, Timestamp};
 
 use super::SeedReport;
 use super::judge::{Admission, ExtraQuota, Promise};
@@ -200,12 +200,9 @@ impl SeedRun {
         let limits = self.limits(|whole| {
             let limit = self.plan.rule.limit(whole);
             let rate = limit.rate();
-            let rate = Rate {
-                count: (rate.count / count).max(1),
-                burst: rate.burst.map(|burst| (burst / count).max(1)),
-                ..rate
-            };
-            Limit::new(rate, limit.algorithm()).unwrap_or(limit)
+            let mut part = rate.with_count((rate.count / count).max(1));
+            part.burst = rate.burst.map(|burst| (burst / count).max(1));
+            Limit::new(part, limit.algorithm()).unwrap_or(limit)
         });
         let limits: Vec<_> = limits
             .into_iter()

@@ -169,11 +169,8 @@ impl<'a> Player<'a> {
     }
 
     pub(super) fn limit(&self, count: u64, burst: Option<u64>) -> Result<Limit, LimitError> {
-        let rate = Rate {
-            count,
-            window: Some(self.window.into()),
-            burst,
-        };
+        let mut rate = Rate::new(count, self.window);
+        rate.burst = burst;
         Limit::new(rate, self.algorithm)
     }
 

@@ -78,11 +78,7 @@ fn limits() -> Vec<Vec<Limit>> {
         limits.push(text.parse().unwrap());
     }
     let lease_ttl = Micros::from_millis(300);
-    let holders = Rate {
-        count: 9,
-        window: None,
-        burst: None,
-    };
+    let holders = Rate::concurrent(9);
     limits.push(Limit::new(holders, Algorithm::Concurrency { lease_ttl }).unwrap());
     let pairs = [(0, 9), (2, 4), (12, 3), (1, 11)];
     let pairs = pairs.map(|(one, two)| vec![limits[one].clone(), limits[two].clone()]);

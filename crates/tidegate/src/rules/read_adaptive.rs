@@ -22,10 +22,7 @@ pub(super) struct Bounds {
 
 impl Bounds {
     fn at(&self, count: u64) -> Rate {
-        Rate {
-            count,
-            ..self.highest
-        }
+        self.highest.with_count(count)
     }
 
     fn is_rate(&self) -> bool {
@@ -73,11 +70,7 @@ pub(super) fn read(
             rate(node, spot, counting, is_max, problems)
         } else {
             let count = spot.integer(node, 1, MAX_COUNT, problems)?;
-            Some(Rate {
-                count,
-                window: None,
-                burst: None,
-            })
+            Some(Rate::concurrent(count))
         }
     };
     let (lowest, highest) = (bound(&min, false), bound(&max, true));
@@ -154,8 +147,12 @@ fn rate(
         problems.error(&node.place, spot, message);
         return None;
     }
-    let burst = is_max.then(|| rate.burst.unwrap_or_else(|| default_burst(&rate)));
-    Some(Rate { burst, ..rate })
+    let burst = rate.burst.unwrap_or_else(|| default_burst(&rate));
+    Some(if is_max {
+        rate.burst(burst)
+    } else {
+        rate.without_burst()
+    })
 }
 
 /// The default burst of an adaptive bucket: one second of the highest rate.
@@ -229,6 +226,7 @@ pub(super) fn started(
         count,
         window,
         burst,
+        ..
     } = limit.rate();
     if window != bounds.highest.window {
         return Err(format!(

@@ -404,17 +404,14 @@ fn rate(node: &Node, spot: &Spot, counting: &Counting, problems: &mut Problems) 
     let count = read_count(requests, &requests_spot, problems);
     let window = window.map(|(spot, node)| spot.parsed(node, read_window, problems));
     let burst = burst.map(|(spot, node)| read_count(node, &spot, problems));
-    Some(Rate {
-        count: count?,
-        window: match window {
-            Some(window) => Some(window?),
-            None => None,
-        },
-        burst: match burst {
-            Some(burst) => Some(burst?),
-            None => None,
-        },
-    })
+    let mut rate = Rate::concurrent(count?);
+    if let Some(window) = window {
+        rate.window = Some(window?);
+    }
+    if let Some(burst) = burst {
+        rate.burst = Some(burst?);
+    }
+    Some(rate)
 }
 
 fn read_count(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<u64> {

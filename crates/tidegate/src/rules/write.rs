@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use smallvec::{SmallVec, smallvec};
-use tidegate_core::{Algorithm, Rate, Timestamp};
+use tidegate_core::{Algorithm, Timestamp};
 
 use super::RuleSet;
 use super::explain::limits_text;
@@ -222,10 +222,7 @@ fn adaptive(bounds: &AdaptiveBounds) -> Value {
     let Adaptive { min, max, target } = bounds.settings();
     let start = bounds.start();
     let (min, max) = if start.window().is_some() {
-        let at = |count| Rate {
-            count,
-            ..start.rate()
-        };
+        let at = |count| start.rate().with_count(count);
         let without_burst = |count| at(count).without_burst();
         let is_default = start.capacity() == default_burst(&at(max));
         let highest = if is_default {

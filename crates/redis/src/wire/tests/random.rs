@@ -37,11 +37,7 @@ fn all_limits() -> Vec<Limit> {
         Micros::DAY.times(366).into(),
     ];
     for window in windows {
-        let rate = Rate {
-            count: 7,
-            window: Some(window),
-            burst: None,
-        };
+        let rate = Rate::new(7, window);
         let algorithms = [
             Algorithm::FIXED_WINDOW,
             Algorithm::FixedWindow {

@@ -95,11 +95,7 @@ fn limits() -> Vec<Vec<Limit>> {
     let waiting = Algorithm::TokenBucket {
         max_delay: Micros::from_millis(50),
     };
-    let holders = Rate {
-        count: 20,
-        window: None,
-        burst: None,
-    };
+    let holders = Rate::concurrent(20);
     let lease_ttl = Micros::from_millis(60);
     let permits = Limit::new(holders, Algorithm::Concurrency { lease_ttl }).unwrap();
     let bucket: Limit = "400/second burst 60".parse().unwrap();

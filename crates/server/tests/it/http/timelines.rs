@@ -398,8 +398,8 @@ fn any_rule(is_alone: bool) -> impl Strategy<Value = WrittenRule> {
 fn any_written_limit() -> impl Strategy<Value = Limit> {
     let millis = |span: Micros| Micros::from_millis((span.get() / 1_000).max(1));
     let written = any_limit().prop_filter_map("not in whole milliseconds", move |limit| {
-        let rate = limit.rate();
-        let window = rate.window.map(|window| match window {
+        let mut rate = limit.rate();
+        rate.window = rate.window.map(|window| match window {
             Window::Span(span) => Window::Span(millis(span)),
             calendar => calendar,
         });
@@ -414,7 +414,7 @@ fn any_written_limit() -> impl Strategy<Value = Limit> {
             },
             other => other,
         };
-        Limit::new(Rate { window, ..rate }, algorithm).ok()
+        Limit::new(rate, algorithm).ok()
     });
     let calendar = (1..20_u64, any::<bool>()).prop_map(|(count, is_month)| {
         let window = if is_month {
@@ -422,11 +422,7 @@ fn any_written_limit() -> impl Strategy<Value = Limit> {
         } else {
             Window::Year
         };
-        let rate = Rate {
-            count,
-            window: Some(window),
-            burst: None,
-        };
+        let rate = Rate::new(count, window);
         let anchor = Anchor::Clock;
         Limit::new(rate, Algorithm::FixedWindow { anchor }).unwrap()
     });
@@ -439,11 +435,9 @@ fn with_another(limit: &Limit) -> Vec<Limit> {
     let Some(Window::Span(span)) = rate.window else {
         return vec![limit.clone()];
     };
-    let second = Rate {
-        count: rate.count.div_ceil(2),
-        window: Some(Window::Span(Micros::from_millis(span.get() / 10_000))),
-        burst: rate.burst,
-    };
+    let tenth = Micros::from_millis(span.get() / 10_000);
+    let mut second = Rate::new(rate.count.div_ceil(2), tenth);
+    second.burst = rate.burst;
     match Limit::new(second, limit.algorithm()) {
         Ok(second) => vec![limit.clone(), second],
         Err(_) => vec![limit.clone()],

@@ -8,10 +8,8 @@ type JudgedRow<'a> = (&'a str, &'a [(u64, u64)], Option<u64>);
 use super::*;
 
 fn limit(count: u64, burst: Option<u64>, algorithm: Algorithm) -> Limit {
-    let rate = Rate {
-        burst,
-        ..Rate::new(count, Micros::SECOND)
-    };
+    let mut rate = Rate::new(count, Micros::SECOND);
+    rate.burst = burst;
     Limit::new(rate, algorithm).unwrap()
 }
 

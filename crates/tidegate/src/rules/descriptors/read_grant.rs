@@ -99,11 +99,8 @@ pub(super) fn read_rate_limit(
         let algorithm = own.algorithm.unwrap_or(Algorithm::FIXED_WINDOW);
         let is_concurrency = matches!(algorithm, Algorithm::Concurrency { .. });
         let window = (!is_concurrency).then_some(unit);
-        let rate = Rate {
-            count,
-            window,
-            burst,
-        };
+        let mut rate = Rate::concurrent(count);
+        (rate.window, rate.burst) = (window, burst);
         match (Limit::new(rate, algorithm), &counting) {
             (Ok(limit), _) => Grant::Limits(vec![limit]),
             (Err(error), Some(counting)) => {
