@@ -4,6 +4,7 @@ mod architecture;
 mod cluster;
 mod fault_proxy;
 mod linearizability;
+mod public_api;
 mod published;
 mod redis_server;
 mod sentinel;
