@@ -94,6 +94,19 @@
 //! | [`ManualClock`], [`TokioClock`] | time that tests control |
 //! | [`address`], [`host`], [`path`] | for front ends: the one form of what clients send |
 //!
+//! # Examples
+//!
+//! In the folder `examples`, each a program of its own:
+//!
+//! | | |
+//! | --- | --- |
+//! | `per_user` | several limits for each user |
+//! | `downstream` | calls to another service that wait until its limit allows them |
+//! | `threads` | a limiter that threads share, without an asynchronous runtime |
+//! | `settle` | a cost that is known only afterwards |
+//! | `reload` | rules that are replaced while requests are decided |
+//! | `observer` | seeing every decision of a gate |
+//!
 //! # Features
 //!
 //! | feature | brings | default |
