@@ -38,6 +38,7 @@
 //! | --- | --- | --- |
 //! | `system-clock` | `SystemClock` | yes |
 //! | `random-permits` | random bytes from the operating system: `PermitId::random` | yes |
+//! | `conformance` | the tests that every store passes, for stores of your own | no |
 //!
 //! `MemoryStore::new` and `MemoryStore::builder` need both. Without them this crate asks the operating system for
 //! nothing, and runs where there is none, such as on `wasm32-unknown-unknown`: the program brings a [`Clock`], the
@@ -48,6 +49,8 @@
 pub mod algorithm;
 mod calendar;
 pub mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod headers;
 pub mod limit;
 pub mod memory;

@@ -209,6 +209,7 @@ impl Store {
     }
 
     /// [`RemoteStore::permit_for`].
+    #[cfg(feature = "random-permits")]
     pub fn permit_for(&self, charges: &[Charge<'_>]) -> PermitId {
         match self {
             Self::Memory(_) => PermitId::random(),

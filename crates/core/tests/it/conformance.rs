@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tidegate_core::MemoryStore;
-use tidegate_testkit::{block_on, conformance};
+use tidegate_core::{MemoryStore, conformance};
+use tidegate_testkit::block_on;
 
 #[test]
 fn memory_keeps_the_store_contract() {

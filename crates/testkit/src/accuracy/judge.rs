@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use tidegate_core::{Algorithm, Limit, LimitError, Micros, Outcome, PermitId, Timestamp, Window};
 
 use super::promise::{AdmittedArrival, most_in_any_window, over_promise};
-use crate::model_state::ModelState;
 use crate::timeline::START;
+use tidegate_core::conformance::ModelState;
 
 /// A decision about an arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

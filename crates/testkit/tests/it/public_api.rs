@@ -36,7 +36,10 @@ fn document() -> PathBuf {
     let output = Command::new(env!("CARGO"))
         .args(["doc", "--lib", "--no-deps", "--locked", "--offline"])
         .args(PUBLISHED.iter().flat_map(|package| ["-p", package]))
-        .args(["--features", "tidegate/cel,tidegate-tower/cel"])
+        .args([
+            "--features",
+            "tidegate/cel,tidegate-tower/cel,tidegate-core/conformance",
+        ])
         .arg("--target-dir")
         .arg(target)
         .current_dir(root())

@@ -3,13 +3,9 @@
 
 use std::collections::HashMap;
 
-use tidegate_core::{
-    Algorithm, Limit, Micros, Outcomes, PermitId, Rate, Request, Store, Timestamp,
-};
+use crate::{Algorithm, Limit, Micros, Outcomes, PermitId, Rate, Request, Store, Timestamp};
 
-use super::{Asker, Random, limits_of};
-use crate::model_state::ModelState;
-use crate::timeline::START;
+use super::{Asker, ModelState, Random, START, limits_of};
 
 /// A request that waits or holds a receipt, a reset, and others that are charged before it leaves.
 pub async fn gives_back_nothing_from_before_a_reset(store: &Store) {

@@ -1,7 +1,18 @@
-//! The contract of [`Store`], as tests that any store has to pass.
+//! The contract of [`RemoteStore`](crate::RemoteStore), as tests that any store has to pass.
 //!
 //! Requests bring their own time, so nothing waits. Each test has a scope of its own: one store, with
-//! an empty state, serves for all of them.
+//! an empty state, serves for all of them. A store that breaks the contract panics the test.
+//!
+//! ```
+//! use tidegate_core::{MemoryStore, conformance};
+//!
+//! # fn block_on(test: impl Future<Output = ()>) {
+//! #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+//! #     assert!(std::pin::pin!(test).poll(&mut context).is_ready());
+//! # }
+//! // In the tests of a store of your own, with that store instead.
+//! block_on(conformance::run_all(MemoryStore::new()));
+//! ```
 
 #![expect(
     clippy::unwrap_used,
@@ -9,16 +20,21 @@
     reason = "a store that fails here has failed the test"
 )]
 
+mod model_state;
 mod resets;
+
+#[doc(hidden)]
+pub use model_state::ModelState;
 
 pub use resets::{gives_back_nothing_from_before_a_reset, resets_agree_with_a_model};
 
-use tidegate_core::{
-    Algorithm, Anchor, Charge, Limit, MemoryStore, Micros, Outcomes, PermitId, Rate, Request,
-    Retry, Scope, Store,
+use crate::{
+    Algorithm, Anchor, Charge, Limit, ManualClock, MemoryStore, Micros, Outcomes, PermitId, Rate,
+    Request, Retry, Scope, Store, Timestamp,
 };
 
-use crate::timeline::START;
+/// When the requests of the suite come. Midnight in UTC, so that no window ends within a second.
+const START: Timestamp = Timestamp::from_seconds(1_794_700_800);
 
 /// Every algorithm with a limit of `count` that nothing flows back to within a second.
 pub fn limits_of(count: u64) -> Vec<Limit> {
@@ -280,11 +296,11 @@ pub async fn holds_permits_until_they_are_released(store: &Store) {
     let asker = Asker::new(store, "permits");
     let (few, many) = (Limit::concurrent(1).unwrap(), Limit::concurrent(5).unwrap());
     let charges = [asker.asking(&few, "user", 1), asker.asking(&many, "all", 1)];
-    let permit = PermitId::random();
+    let [permit, another, unknown] = [1, 2, 3].map(|number| PermitId::from_u128(number << 64));
     let request = Request::new(&charges).at(START).under(permit);
     let taken = store.charge(&request).await.unwrap();
     assert!(taken.iter().all(|outcome| outcome.allowed));
-    let other = Request::new(&charges).at(START).under(PermitId::random());
+    let other = Request::new(&charges).at(START).under(another);
     let denied = store.charge(&other).await.unwrap();
     assert_eq!(
         denied[0].retry,
@@ -297,10 +313,7 @@ pub async fn holds_permits_until_they_are_released(store: &Store) {
     assert!(store.release(permit).await.unwrap());
     assert!(!store.release(permit).await.unwrap(), "it has ended");
     assert!(!store.renew(permit).await.unwrap());
-    assert!(
-        !store.release(PermitId::random()).await.unwrap(),
-        "it is unknown"
-    );
+    assert!(!store.release(unknown).await.unwrap(), "it is unknown");
     assert_eq!(asker.remaining(&few, "user").await, 1);
     assert_eq!(asker.remaining(&many, "all").await, 5);
 }
@@ -308,7 +321,7 @@ pub async fn holds_permits_until_they_are_released(store: &Store) {
 /// Random requests of one to three charges on a few keys: the same answers as from memory, to the
 /// microsecond.
 pub async fn agrees_with_memory(store: &Store, seed: u64, steps: usize) {
-    let memory = MemoryStore::new();
+    let memory = MemoryStore::builder_with(ManualClock::new(START), [0; 32]).build();
     let scope = Scope::new("agrees");
     let limits = [limits_of(3), limits_of(20)].concat();
     let keys = ["one", "two", "three"];

@@ -1,4 +1,4 @@
-//! The state of one key, as the pure functions of `tidegate_core` keep it: the reference for every store.
+//! The state of one key, as the pure functions of this crate keep it: the reference for every store.
 
 #![expect(
     clippy::panic,
@@ -6,10 +6,10 @@
     reason = "a state of another algorithm is a mistake in the test"
 )]
 
-use tidegate_core::algorithm::{
+use crate::algorithm::{
     BucketState, CounterState, FixedWindowState, Form, HeldPermits, Log, Slots,
 };
-use tidegate_core::{Outcome, PermitId, Timestamp};
+use crate::{Outcome, PermitId, Timestamp};
 
 /// The state of one key, of any algorithm.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,80 @@
+//! A store of your own: here it counts its calls and keeps the states in memory, where another would ask a server.
+//!
+//! Run it with `cargo run -p tidegate-core --features conformance --example own_store`.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Waker};
+
+use tidegate_core::store::StoreFuture;
+use tidegate_core::{
+    Limit, MemoryStore, Outcome, Outcomes, PermitId, RemoteStore, Request, Scope, conformance,
+};
+
+#[derive(Default)]
+struct CountingStore {
+    calls: AtomicU64,
+    states: MemoryStore,
+}
+
+impl CountingStore {
+    /// Makes a call. What fails here would be a `StoreError`; being denied is an outcome.
+    fn call<'a, T: Send + 'a>(
+        &'a self,
+        call: impl FnOnce(&MemoryStore) -> T + Send + 'a,
+    ) -> StoreFuture<'a, T> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async { Ok(call(&self.states)) })
+    }
+}
+
+impl RemoteStore for CountingStore {
+    fn charge<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes> {
+        self.call(|states| states.charge(request))
+    }
+    fn peek<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes> {
+        self.call(|states| states.peek(request))
+    }
+    fn preview<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes> {
+        self.call(|states| states.preview(request))
+    }
+    fn give_back<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        outcomes: &'a [Outcome],
+    ) -> StoreFuture<'a, ()> {
+        self.call(|states| _ = states.give_back(request, outcomes))
+    }
+    fn settle<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes> {
+        self.call(|states| states.settle(request))
+    }
+    fn forget<'a>(
+        &'a self,
+        scope: &'a Scope,
+        limit: &'a Limit,
+        key: &'a str,
+    ) -> StoreFuture<'a, ()> {
+        self.call(|states| states.forget(scope, limit, key))
+    }
+    fn release(&self, permit: PermitId) -> StoreFuture<'_, bool> {
+        self.call(move |states| states.release(permit))
+    }
+    fn renew(&self, permit: PermitId) -> StoreFuture<'_, bool> {
+        self.call(move |states| states.renew(permit))
+    }
+}
+
+fn main() {
+    // The tests that the stores of Tidegate pass, too.
+    let store = Arc::new(CountingStore::default());
+    let test = pin!(conformance::run_all(Arc::clone(&store)));
+    // This store never waits; with one that does, a runtime would run it.
+    let done = test.poll(&mut Context::from_waker(Waker::noop()));
+    assert!(done.is_ready());
+    println!(
+        "{} calls, as the contract says",
+        store.calls.load(Ordering::Relaxed)
+    );
+}
