@@ -91,7 +91,7 @@ impl AnswerLog {
             is_allowed: decision.is_allowed(),
             is_degraded: decision.is_degraded(),
             remaining: decision.remaining(),
-            retry_after: decision.retry_after().map(Micros::get),
+            retry_after: decision.retry_after().map(|wait| Micros::from(wait).get()),
             question,
         };
         self.0.lock().push(answer);

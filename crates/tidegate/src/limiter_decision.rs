@@ -1,8 +1,8 @@
 //! The answer to a request, made of the answers of its limits.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use tidegate_core::{Outcome, Outcomes, PermitId, Timestamp};
+use tidegate_core::{Outcome, Outcomes, PermitId};
 
 /// Whether a request may go on, and what its caller should know.
 ///
@@ -73,8 +73,8 @@ impl LimiterDecision {
     }
 
     /// When `remaining` is whole again, if no other request came.
-    pub fn reset_at(&self) -> Timestamp {
-        self.outcome().reset_at
+    pub fn reset_at(&self) -> SystemTime {
+        self.outcome().reset_at.into()
     }
 
     /// How long the caller should hold the request before it goes on: the longest that any limit
@@ -139,7 +139,7 @@ pub(crate) fn is_more_pressing(outcome: &Outcome, earlier: &Outcome) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_core::{Micros, Retry};
+    use tidegate_core::{Micros, Retry, Timestamp};
 
     const NOW: Timestamp = Timestamp::from_seconds(1_000);
 

@@ -40,7 +40,6 @@ impl RequestPermit {
         let (permit, lasts) = (decision.permit()?, decision.permit_ttl()?);
         // Without a runtime it ends by itself, when its time is over.
         let runtime = Handle::try_current().ok()?;
-        let lasts = Duration::from(lasts);
         let is_left = Arc::new(AtomicBool::new(false));
         let (end, ended) = oneshot::channel();
         let holding = Holding {

@@ -5,10 +5,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::request::Parts;
+use tidegate::Gate;
 use tidegate::gate::Receipt;
-use tidegate::{Gate, Micros};
 use tokio::runtime::Handle;
 use tokio::time::Sleep;
 
@@ -80,11 +81,11 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    pub(crate) fn new(gate: &Arc<Gate>, receipt: Box<Receipt>, delay: Micros) -> Self {
+    pub(crate) fn new(gate: &Arc<Gate>, receipt: Box<Receipt>, delay: Duration) -> Self {
         Self {
             gate: Arc::clone(gate),
             receipt: Some(receipt),
-            sleep: Box::pin(tokio::time::sleep(delay.into())),
+            sleep: Box::pin(tokio::time::sleep(delay)),
             runtime: Handle::try_current().ok(),
         }
     }

@@ -1,7 +1,7 @@
 //! Writes a decision as JSON. By hand: times are exact to the microsecond, and it is done for every request.
 
 use tidegate::gate::{Decision, LimitOutcome};
-use tidegate::{Outcome, Reason};
+use tidegate::{Micros, Outcome, Reason};
 
 use crate::write_seconds;
 
@@ -41,7 +41,7 @@ fn write_with(
     text(out, br#","rule":""#, headline.rule.id());
     numbers(out, outcome);
     out.extend_from_slice(br#","delay":"#);
-    write_seconds(out, decision.delay().get());
+    write_seconds(out, Micros::from(decision.delay()).get());
     out.extend_from_slice(br#","degraded":"#);
     boolean(out, decision.is_degraded());
     write_lease(out, decision);

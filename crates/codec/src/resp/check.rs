@@ -1,7 +1,7 @@
 //! `TG.CHECK attribute value ... [COST n]`: a decision by the rules.
 
-use tidegate::Attributes;
 use tidegate::gate::Decision;
+use tidegate::{Attributes, Micros};
 
 use super::arguments::RespCommand;
 use super::replies::Replies;
@@ -85,7 +85,7 @@ pub fn write(decision: &Decision, replies: &mut Replies) {
     some(replies, wait, |replies, wait| replies.seconds(wait.get()));
     replies.bulk(b"delay");
     some(replies, outcome, |replies, _| {
-        replies.seconds(decision.delay().get());
+        replies.seconds(Micros::from(decision.delay()).get());
     });
     replies.bulk(b"degraded");
     some(replies, outcome, |replies, _| {

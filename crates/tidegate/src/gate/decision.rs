@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use smallvec::SmallVec;
 use tidegate_core::headers::{HeaderSettings, Headers, Item, limit_name, seconds_to_retry};
-use tidegate_core::{Algorithm, Limit, Micros, Outcome, PermitId, Retry, Timestamp};
+use tidegate_core::{Algorithm, Limit, Outcome, PermitId, Retry};
 
 use super::in_force::InForce;
 use super::rule_decision::{Lacking, RuleDecision, RuleDecisions};
@@ -126,13 +127,15 @@ impl Decision {
 
     /// How long to wait before this same request would be allowed, if no other came: zero if it was. None
     /// if no rule applies, or if waiting cannot help.
-    pub fn retry_after(&self) -> Option<Micros> {
-        self.headline().and_then(|limit| limit.outcome.retry.wait())
+    pub fn retry_after(&self) -> Option<Duration> {
+        let wait = self.headline()?.outcome.retry.wait()?;
+        Some(wait.into())
     }
 
     /// When `remaining` is whole again, if no other request came. None if no rule applies.
-    pub fn reset_at(&self) -> Option<Timestamp> {
-        self.headline().map(|limit| limit.outcome.reset_at)
+    pub fn reset_at(&self) -> Option<SystemTime> {
+        let headline = self.headline()?;
+        Some(headline.outcome.reset_at.into())
     }
 
     /// Why the request is denied: the reason of the rule that decided. None if it is allowed.
@@ -141,13 +144,13 @@ impl Decision {
     }
 
     /// How long the caller should hold the request before it goes on. Zero if it is denied.
-    pub fn delay(&self) -> Micros {
+    pub fn delay(&self) -> Duration {
         if self.is_denied() {
-            return Micros::ZERO;
+            return Duration::ZERO;
         }
         let answers = self.enforced_rules().flat_map(|rule| &rule.answers);
         let delays = answers.map(|answer| answer.outcome.delay);
-        delays.max().unwrap_or_default()
+        delays.max().unwrap_or_default().into()
     }
 
     /// The id of the permits that the request holds under concurrency limits, to be released when it is
@@ -157,14 +160,14 @@ impl Decision {
     }
 
     /// How long these permits last unless they are renewed, by the limit that ends them first.
-    pub fn permit_ttl(&self) -> Option<Micros> {
+    pub fn permit_ttl(&self) -> Option<Duration> {
         self.permit?;
         let limits = self.limits().filter_map(|limit| limit.limit);
         let lasts = limits.filter_map(|limit| match limit.algorithm() {
             Algorithm::Concurrency { lease_ttl } => Some(lease_ttl),
             _ => None,
         });
-        lasts.min()
+        lasts.min().map(Duration::from)
     }
 
     pub(super) fn in_force(&self) -> &InForce {

@@ -211,7 +211,7 @@ impl Answered {
             remaining: outcome.map(|outcome| outcome.remaining),
             reset_time: outcome.map(|outcome| Seconds(outcome.reset_at.as_micros())),
             retry_after: outcome.and_then(wait),
-            delay: outcome.map(|_| Seconds(decision.delay().get())),
+            delay: outcome.map(|_| Seconds(Micros::from(decision.delay()).get())),
             degraded: outcome.map(|_| false),
             lease,
             limits: decision.limits().map(|answer| limit(&answer)).collect(),

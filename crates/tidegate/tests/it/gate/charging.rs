@@ -1,6 +1,8 @@
 //! Who pays, how much, and what the answer says.
 
 use super::{NOW, answered, decide, gate, left, request};
+use std::time::Duration;
+
 use tidegate::headers::HeaderSettings;
 use tidegate::rules::{FrontEnd, Verdict};
 use tidegate::{Micros, Retry};
@@ -259,13 +261,13 @@ fn a_decision_says_what_the_rule_that_decides_said() {
     let end = NOW + Micros::MINUTE;
     let first = decide(&gate, &request("user_id=u"));
     assert_eq!((first.limit(), first.remaining()), (Some(2), Some(1)));
-    assert_eq!(first.reset_at(), Some(end));
+    assert_eq!(first.reset_at(), Some(end.into()));
     assert_eq!(first.seconds_to_retry(), None, "it is allowed");
     assert_eq!(decide(&gate, &request("user_id=u")).remaining(), Some(0));
     let denied = decide(&gate, &request("user_id=u"));
     assert_eq!((denied.limit(), denied.remaining()), (Some(2), Some(0)));
-    assert_eq!(denied.reset_at(), Some(end));
-    assert_eq!(denied.retry_after(), Some(Micros::MINUTE));
+    assert_eq!(denied.reset_at(), Some(end.into()));
+    assert_eq!(denied.retry_after(), Some(Duration::from_mins(1)));
     assert_eq!(denied.seconds_to_retry(), Some(60));
     let unlimited = decide(&gate, &request("a=b"));
     assert_eq!((unlimited.limit(), unlimited.remaining()), (None, None));
@@ -292,7 +294,7 @@ fn shadow_rules_pay_on_their_own_and_change_nothing() {
         assert_eq!(decision.rule(), expected.rule());
         assert_eq!(
             decision.delay(),
-            Micros::ZERO,
+            Duration::ZERO,
             "the bucket that only counts delays no request"
         );
         let headers = |decision: &tidegate::gate::Decision| -> Vec<_> {
@@ -380,11 +382,14 @@ fn a_request_is_held_for_the_longest_delay() {
 - {id: two, per: [], limit: 1/minute, max_delay: 5m}
 - {id: narrow, match: {path: /a}, per: [], limit: blocked}",
     );
-    assert_eq!(decide(&gate, &request("z=1")).delay(), Micros::ZERO);
-    assert_eq!(decide(&gate, &request("z=1")).delay(), Micros::MINUTE);
+    assert_eq!(decide(&gate, &request("z=1")).delay(), Duration::ZERO);
+    assert_eq!(
+        decide(&gate, &request("z=1")).delay(),
+        Duration::from_mins(1)
+    );
     assert_eq!(
         decide(&gate, &request("path=/a")).delay(),
-        Micros::ZERO,
+        Duration::ZERO,
         "it does not go on"
     );
 }

@@ -1,6 +1,8 @@
 //! Which rules apply to a request.
 
 use super::{NOW, answered, decide, gate, request, rules};
+use std::time::Duration;
+
 use tidegate::{Gate, ManualClock, MemoryStore, Micros};
 
 #[test]
@@ -83,7 +85,7 @@ fn a_request_that_no_rule_is_about_is_allowed() {
         let decision = decide(&gate(&format!("{list}\n")), &request("path=/b"));
         assert!(decision.is_allowed() && !decision.is_degraded());
         assert_eq!((decision.rule(), decision.permit()), (None, None));
-        assert_eq!(decision.delay(), Micros::ZERO);
+        assert_eq!(decision.delay(), Duration::ZERO);
         assert!(decision.is_unmatched());
         assert_eq!(
             decision

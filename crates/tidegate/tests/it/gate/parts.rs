@@ -1,6 +1,8 @@
 //! Requests of several parts, by rules and by descriptors.
 
 use super::{FailingGate, NOW, decide_parts, gate, left, request, rules};
+use std::time::Duration;
+
 use tidegate::gate::{Decisions, Part};
 use tidegate::headers::HeaderSettings;
 use tidegate::rules::{FrontEnd, Grant, RuleSet};
@@ -144,7 +146,7 @@ fn waits_after_settling(gate: &Gate) {
     let denied = ask(0, 80);
     assert!(!denied.is_allowed());
     let first = denied.iter().next().unwrap();
-    assert_eq!(first.retry_after(), Some(Micros::from_seconds(48)));
+    assert_eq!(first.retry_after(), Some(Duration::from_secs(48)));
     assert!(ask(48, 80).is_allowed());
 }
 

@@ -1,6 +1,8 @@
 //! What was charged, given back or settled when the request is done.
 
 use super::{FailingGate, NOW, decide_with_receipt, gate, left, request, rules};
+use std::time::Duration;
+
 use tidegate::gate::Part;
 use tidegate::rules::FrontEnd;
 use tidegate::{Gate, Micros};
@@ -142,7 +144,7 @@ fn a_permit_is_given_back_and_not_settled() {
     let receipt = decide_with_receipt(&gate, &request(""));
     assert_eq!(
         receipt.decision().permit_ttl(),
-        Some(Micros::from_millis(10_000))
+        Some(Duration::from_secs(10))
     );
     assert_eq!(left(&gate, ""), [2, 4]);
     block_on(gate.give_back(receipt)).unwrap();
