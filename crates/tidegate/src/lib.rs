@@ -103,6 +103,7 @@
 //! | `per_user` | several limits for each user |
 //! | `downstream` | calls to another service that wait until its limit allows them |
 //! | `threads` | a limiter that threads share, without an asynchronous runtime |
+//! | `synchronous` | a gate in a program without an asynchronous runtime |
 //! | `settle` | a cost that is known only afterwards |
 //! | `reload` | rules that are replaced while requests are decided |
 //! | `observer` | seeing every decision of a gate |
