@@ -14,9 +14,6 @@ use smallvec::SmallVec;
 #[cfg(test)]
 mod tests;
 
-/// The length of the longest key: eight groups of four digits, seven colons, and `/127`.
-const LONGEST_KEY: usize = 43;
-
 const X_FORWARDED_FOR: &str = "x-forwarded-for";
 const FORWARDED: &str = "forwarded";
 
@@ -107,70 +104,33 @@ pub enum AddressError {
 /// # Ok::<(), std::net::AddrParseError>(())
 /// ```
 pub fn key_of(ip: IpAddr, ipv6_prefix: u8) -> IpKey {
-    let mut key = Text::default();
-    let written = match canonical(ip) {
-        IpAddr::V4(ip) => write!(key, "{ip}"),
-        IpAddr::V6(ip) if ipv6_prefix >= 128 => write!(key, "{ip}"),
-        IpAddr::V6(ip) => {
+    IpKey(match canonical(ip) {
+        IpAddr::V6(ip) if ipv6_prefix < 128 => {
             let mask = u128::MAX
                 .checked_shl(u32::from(128 - ipv6_prefix))
                 .unwrap_or(0);
             let network = Ipv6Addr::from_bits(ip.to_bits() & mask);
-            write!(key, "{network}/{ipv6_prefix}")
+            format!("{network}/{ipv6_prefix}")
         }
-    };
-    debug_assert!(written.is_ok(), "no key is longer than {LONGEST_KEY} bytes");
-    IpKey(key)
+        ip => ip.to_string(),
+    })
 }
 
-/// The key of an address, made by [`key_of`]: a text that needs no allocation.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct IpKey(Text);
+/// The key of an address, made by [`key_of`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IpKey(pub(crate) String);
 
 impl Deref for IpKey {
     type Target = str;
 
     fn deref(&self) -> &str {
-        let bytes = self.0.bytes.get(..self.0.length).unwrap_or_default();
-        str::from_utf8(bytes).unwrap_or_default()
+        &self.0
     }
 }
 
 impl fmt::Display for IpKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self)
-    }
-}
-
-impl fmt::Debug for IpKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("IpKey").field(&&**self).finish()
-    }
-}
-
-/// Room for a key. Bytes past the length are zero.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Text {
-    bytes: [u8; LONGEST_KEY],
-    length: usize,
-}
-
-impl Default for Text {
-    fn default() -> Self {
-        Self {
-            bytes: [0; LONGEST_KEY],
-            length: 0,
-        }
-    }
-}
-
-impl fmt::Write for Text {
-    fn write_str(&mut self, part: &str) -> fmt::Result {
-        let end = self.length + part.len();
-        let room = self.bytes.get_mut(self.length..end).ok_or(fmt::Error)?;
-        room.copy_from_slice(part.as_bytes());
-        self.length = end;
-        Ok(())
     }
 }
 

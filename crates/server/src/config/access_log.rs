@@ -8,8 +8,6 @@ use http::HeaderName;
 use tidegate::document::{Fields, Problems};
 use tidegate_gateway::PROXY_TOKEN;
 
-use super::read::parsed;
-
 /// The settings of the access log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessLogSettings {
@@ -38,9 +36,7 @@ impl fmt::Display for LineTarget {
 }
 
 pub(super) fn read(fields: &Fields<'_>, problems: &mut Problems) -> Option<AccessLogSettings> {
-    let target = parsed(fields.take("access_log"), line_target, problems);
-    let headers = fields.take("access_log_headers");
-    let headers = headers.map(|(spot, node)| spot.items(node, problems));
+    let target = fields.parsed("access_log", line_target, problems);
     let name = |text: &str| {
         let refused = |_| format!("`{text}` is not the name of a header");
         let name = HeaderName::from_str(text).map_err(refused)?;
@@ -51,9 +47,7 @@ pub(super) fn read(fields: &Fields<'_>, problems: &mut Problems) -> Option<Acces
         }
         Ok(name)
     };
-    let items = headers.unwrap_or_default().into_iter();
-    let headers = items.filter_map(|(spot, node)| spot.parsed(node, name, problems));
-    let headers: Vec<HeaderName> = headers.collect();
+    let headers = fields.list("access_log_headers", name, problems);
     let target = target.flatten()?;
     Some(AccessLogSettings { target, headers })
 }

@@ -3,7 +3,7 @@
 use tidegate::Micros;
 use tidegate::document::{Fields, Problems};
 
-use super::read::{parsed, span};
+use super::read::span;
 use super::settings::COUNTERS;
 
 /// How often counters are written by default.
@@ -20,12 +20,11 @@ pub(super) fn read(
 ) -> Option<Micros> {
     let written = fields.take("counters").map(|(spot, node)| {
         let fields = Fields::new(node, spot.clone(), &COUNTERS, problems)?;
-        let snapshot = fields.take("snapshot");
-        if snapshot.is_none() {
+        if fields.take("snapshot").is_none() {
             let message = "give `snapshot`, how often counters are written, such as `{snapshot: 10s}`, or `{snapshot: off}`";
             problems.error(&node.place, &spot, message);
         }
-        let snapshot = parsed(snapshot, interval, problems).flatten();
+        let snapshot = fields.parsed("snapshot", interval, problems).flatten();
         fields.done(problems);
         snapshot
     });

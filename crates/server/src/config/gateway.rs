@@ -10,7 +10,7 @@ use tidegate_gateway::{HealthConfig, RouteConfig, UpstreamUrl};
 
 use super::TlsFiles;
 use super::read::{
-    TakenField, bytes_of, flag, listen_address, number, parsed, setting, span, tls_files, word,
+    TakenField, bytes_of, flag, listen_address, number, setting, span, tls_files, word,
 };
 use super::redis::certificates;
 use super::settings::{self, HEALTH, ROUTE};
@@ -50,7 +50,7 @@ pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<G
     };
     let address = spot.parsed(node, listen_address, problems);
     let tls = tls_files(fields, ["gateway_tls_cert", "gateway_tls_key"], problems);
-    let upstream = parsed(fields.take("upstream"), UpstreamUrl::parse, problems);
+    let upstream = fields.parsed("upstream", UpstreamUrl::parse, problems);
     let routes = fields.take("routes");
     if routes.is_none() && fields.key("upstream").is_none() {
         let message =
@@ -59,7 +59,7 @@ pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<G
     }
     let mut routes = read_routes(routes, problems);
     routes.extend(upstream.map(RouteConfig::to));
-    let upstream_ca = parsed(fields.take("upstream_ca"), certificates, problems);
+    let upstream_ca = fields.parsed("upstream_ca", certificates, problems);
     let health = fields.take("upstream_health");
     let health = health.and_then(|(spot, node)| read_health(&spot, node, problems));
     let body_min_rate = setting(fields, "body_min_rate", rate_or_off, problems);
@@ -127,7 +127,7 @@ fn read_routes(taken: TakenField<'_>, problems: &mut Problems) -> Vec<RouteConfi
 
 fn read_route(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<RouteConfig> {
     let fields = Fields::new(node, spot.clone(), &ROUTE, problems)?;
-    let host = parsed(fields.take("host"), HostPattern::parse, problems);
+    let host = fields.parsed("host", HostPattern::parse, problems);
     let prefix = setting(&fields, "prefix", path_prefix, problems);
     let upstreams = fields.take("upstreams");
     let timeout = setting(&fields, "timeout", some_time, problems);
@@ -139,12 +139,8 @@ fn read_route(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Route
     let strips_prefix = flag(&fields, "strip_prefix", problems);
     fields.done(problems);
     let Some((upstreams_spot, upstreams)) = upstreams else {
-        problems.error(
-            &node.place,
-            spot,
-            "a route needs `upstreams`, for example `[http://10.0.0.1:3000]`",
-        );
-        return None;
+        let message = "a route needs `upstreams`, for example `[http://10.0.0.1:3000]`";
+        return spot.refused(node, message, problems);
     };
     let mut read = Vec::new();
     for (spot, node) in upstreams_spot.items(upstreams, problems) {
@@ -182,7 +178,7 @@ fn read_route(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Route
 
 fn read_health(spot: &Spot, node: &Node, problems: &mut Problems) -> Option<HealthConfig> {
     let fields = Fields::new(node, spot.clone(), &HEALTH, problems)?;
-    let path = parsed(fields.take("path"), health_path, problems);
+    let path = fields.parsed("path", health_path, problems);
     let interval = setting(&fields, "interval", some_time, problems);
     fields.done(problems);
     if fields_missing(node, "path") {

@@ -12,7 +12,7 @@ use tidegate_identity::{AttributeSource, IdentifySettings};
 use tidegate_tower::UnderscoreHeaders;
 
 use super::jwt;
-use super::read::{attribute_name, flag, parsed, word};
+use super::read::{attribute_name, flag, word};
 use super::settings::SOURCES;
 use super::{Overrides, Token, TokenScope};
 
@@ -80,10 +80,7 @@ pub(super) fn read(
     ];
     let header = word(fields, "forwarded_header", &words, problems);
     settings.forwarded_header = header.unwrap_or_default();
-    let clients_file = fields.take("clients_file");
-    if let Some(file) = clients_file.and_then(|(spot, node)| spot.text(node, problems)) {
-        settings.clients_file = Some(PathBuf::from(file));
-    }
+    settings.clients_file = fields.text("clients_file", problems).map(PathBuf::from);
     let is_complete = flag(fields, "clients_complete", problems);
     settings.clients_complete = is_complete.unwrap_or(false);
     if settings.clients_complete && settings.clients_file.is_none() {
@@ -219,31 +216,27 @@ fn sources<'n>(node: &'n Node, spot: &Spot, problems: &mut Problems) -> Sources<
 
 pub(super) fn source(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<AttributeSource> {
     let fields = Fields::new(node, spot.clone(), &SOURCES, problems)?;
-    let header = fields.take("header");
-    let others = [
-        (
-            fields.take("query"),
-            AttributeSource::Query as fn(String) -> AttributeSource,
-        ),
-        (fields.take("cookie"), AttributeSource::Cookie),
-        (fields.take("jwt"), AttributeSource::Jwt),
-        (fields.take("client"), AttributeSource::Client),
-    ];
+    let keys = SOURCES.iter().map(|row| row.name);
+    let given: Vec<&str> = keys.filter(|key| fields.take(key).is_some()).collect();
     let all_known = fields.done(problems);
-    let given =
-        usize::from(header.is_some()) + others.iter().filter(|(taken, _)| taken.is_some()).count();
-    if given != 1 {
+    let [key] = given[..] else {
         if all_known {
             let message = "a source is one of `{header: ...}`, `{query: ...}`, `{cookie: ...}`, `{jwt: ...}` and `{client: ...}`; several are a list";
             problems.error(&node.place, spot, message);
         }
         return None;
-    }
-    if header.is_some() {
-        return parsed(header, header_name, problems).map(AttributeSource::Header);
-    }
-    let (taken, make) = others.into_iter().find(|(taken, _)| taken.is_some())?;
-    parsed(taken, name, problems).map(make)
+    };
+    let make = match key {
+        "header" => {
+            let name = fields.parsed(key, header_name, problems);
+            return name.map(AttributeSource::Header);
+        }
+        "query" => AttributeSource::Query,
+        "cookie" => AttributeSource::Cookie,
+        "jwt" => AttributeSource::Jwt,
+        _ => AttributeSource::Client,
+    };
+    fields.parsed(key, name, problems).map(make)
 }
 
 fn header_name(text: &str) -> Result<HeaderName, String> {

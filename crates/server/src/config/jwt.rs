@@ -10,7 +10,7 @@ use tidegate_identity::{AttributeSource, JwtKey, JwtSettings, Secret, parse_jwks
 
 use super::Overrides;
 use super::identify::{name, source};
-use super::read::{TakenField, parsed, setting, span};
+use super::read::{setting, span};
 use super::redis::certificates;
 use super::settings::JWT;
 
@@ -26,23 +26,21 @@ pub(super) fn read(
     let fields = Fields::new(node, spot.clone(), &JWT, problems)?;
     let mut keys: Vec<JwtKey> = Vec::new();
     let mut file = |key, make: fn(PathBuf) -> JwtKey, problems: &mut Problems| {
-        let path = parsed(fields.take(key), name, problems);
+        let path = fields.parsed(key, name, problems);
         keys.extend(path.map(|path| make(PathBuf::from(path))));
     };
     file("key_file", JwtKey::KeyFile, problems);
     file("jwks_file", JwtKey::JwksFile, problems);
     file("secret_file", JwtKey::SecretFile, problems);
-    let ca = parsed(fields.take("jwks_ca"), certificates, problems);
-    let url = fields.take("jwks_url");
-    let has_url = url.is_some();
+    let ca = fields.parsed("jwks_ca", certificates, problems);
+    let has_url = fields.take("jwks_url").is_some();
     if !has_url && let Some(entry) = fields.key("jwks_ca") {
         let message = "this is for `jwks_url`; leave it out";
         problems.error(&entry.key_place, &spot.field("jwks_ca"), message);
     }
-    let url = parsed(url, parse_jwks_url, problems);
+    let url = fields.parsed("jwks_url", parse_jwks_url, problems);
     keys.extend(url.map(|url| JwtKey::JwksUrl { url, ca }));
-    let variable = fields.take("secret_env");
-    let has_variable = variable.is_some();
+    let has_variable = fields.take("secret_env").is_some();
     let in_environment = |name: &str| {
         let value = (overrides.environment)(name).unwrap_or_default();
         match value.trim() {
@@ -52,10 +50,10 @@ pub(super) fn read(
             secret => Ok(JwtKey::Secret(Secret::from(secret))),
         }
     };
-    keys.extend(parsed(variable, in_environment, problems));
-    let algorithms = list(fields.take("algorithms"), algorithm, problems);
-    let issuer = list(fields.take("issuer"), name, problems);
-    let audience = list(fields.take("audience"), name, problems);
+    keys.extend(fields.parsed("secret_env", in_environment, problems));
+    let algorithms = fields.list("algorithms", algorithm, problems);
+    let issuer = fields.list("issuer", name, problems);
+    let audience = fields.list("audience", name, problems);
     let leeway = setting(&fields, "leeway", leeway, problems);
     let from = fields.take("from").and_then(|(spot, node)| {
         let source = source(node, &spot, problems)?;
@@ -66,8 +64,7 @@ pub(super) fn read(
             return Some(source);
         }
         let message = "a token comes from `{header: ...}` or `{cookie: ...}`";
-        problems.error(&node.place, &spot, message);
-        None
+        spot.refused(node, message, problems)
     });
     fields.done(problems);
     if keys.len() != 1 && !(keys.is_empty() && (has_variable || has_url)) {
@@ -82,19 +79,6 @@ pub(super) fn read(
         leeway: leeway?,
         from: from.unwrap_or(AttributeSource::Header(AUTHORIZATION)),
     })
-}
-
-fn list<T>(
-    taken: TakenField<'_>,
-    parse: impl Fn(&str) -> Result<T, String>,
-    problems: &mut Problems,
-) -> Vec<T> {
-    let Some((spot, node)) = taken else {
-        return Vec::new();
-    };
-    let items = spot.items(node, problems);
-    let item = |(spot, node): (Spot, &Node)| spot.parsed(node, &parse, problems);
-    items.into_iter().filter_map(item).collect()
 }
 
 fn algorithm(text: &str) -> Result<Algorithm, String> {

@@ -49,14 +49,14 @@ pub(super) fn config(
 
     let http = setting(&fields, "http", listen_address, problems);
     let grpc = setting(&fields, "grpc", address_or_off, problems);
-    let resp = parsed(fields.take("resp"), listen_address, problems);
+    let resp = fields.parsed("resp", listen_address, problems);
     let throttle_on_store_failure = word(&fields, THROTTLE, &ON_STORE_FAILURE, problems);
-    let rules = path(fields.take("rules"), problems);
+    let rules = fields.text("rules", problems).map(PathBuf::from);
     let data_dir = setting(&fields, "data_dir", |path| Ok(path.into()), problems);
     let history = number(&fields, "history", problems);
     let trust_timestamps = flag(&fields, "trust_timestamps", problems);
     let max_keys = number(&fields, "max_keys", problems);
-    let max_memory = parsed(fields.take("max_memory"), at_least_1_mib, problems);
+    let max_memory = fields.parsed("max_memory", at_least_1_mib, problems);
     let key_secret = secret::read(&fields, "key_secret_file", overrides, problems);
     let redis = redis::read(&mut fields, overrides, &mut notes, problems);
     let redis = redis.map(|mut redis| {
@@ -71,13 +71,15 @@ pub(super) fn config(
     let snapshot = counters::read(&fields, unless, &mut notes, problems);
     let mut rule_settings = rule_settings(&fields, problems);
     let instances = number(&fields, "instances", problems);
-    let trusted_proxies = networks(fields.take("trusted_proxies"), problems);
+    let trusted_proxies = fields.list("trusted_proxies", parse_network, problems);
+    let trusted_proxies: TrustedProxies = trusted_proxies.into_iter().collect();
     let open_authorize = flag(&fields, "open_authorize", problems);
     let underscore_headers = identify::underscore_headers(&fields, problems);
     let invalid_credentials = identify::invalid_credentials(&fields, problems);
     let identify = identify::read(&fields, &trusted_proxies, overrides, &mut notes, problems);
     let headers = headers(&fields, problems);
-    let denied = denied(fields.take("denied"), problems);
+    let denied = fields.take("denied");
+    let denied = denied.and_then(|(spot, node)| DenialAnswer::read(node, spot, problems));
     let tokens = tokens::read(fields.take("tokens"), overrides, &mut notes, problems);
     let activity = word(&fields, "activity", &ACTIVITY_MODES, problems);
     let activity_memory = setting(&fields, "activity_memory", activity_memory, problems);
@@ -140,14 +142,9 @@ pub(super) fn config(
     })
 }
 
-fn denied(taken: TakenField<'_>, problems: &mut Problems) -> Option<DenialAnswer> {
-    let (spot, node) = taken?;
-    DenialAnswer::read(node, spot, problems)
-}
-
 fn rule_settings(fields: &Fields<'_>, problems: &mut Problems) -> RuleSettings {
     let mut settings = RuleSettings::default();
-    settings.secret_attributes = names(fields.take("secret_attributes"), problems);
+    settings.secret_attributes = fields.list("secret_attributes", attribute_name, problems);
     if let Some(prefix) = number(fields, "ipv6_prefix", problems) {
         settings.ipv6_prefix = prefix;
     }
@@ -237,14 +234,6 @@ fn override_value(kind: &Kind, name: &str, value: &str) -> Node {
     Node { value, place }
 }
 
-pub(super) fn parsed<T>(
-    taken: TakenField<'_>,
-    parse: impl FnOnce(&str) -> Result<T, String>,
-    problems: &mut Problems,
-) -> Option<T> {
-    taken.and_then(|(spot, node)| spot.parsed(node, parse, problems))
-}
-
 /// Reads a setting, or its default from the table, with `read`. `None` after a problem, and if there is neither.
 fn or_default<T>(
     fields: &Fields<'_>,
@@ -290,12 +279,6 @@ pub(super) fn word<T: Copy>(
     problems: &mut Problems,
 ) -> Option<T> {
     or_default(fields, key, |spot, node| spot.one_of(node, words, problems))
-}
-
-fn path(taken: TakenField<'_>, problems: &mut Problems) -> Option<PathBuf> {
-    taken
-        .and_then(|(spot, node)| spot.text(node, problems))
-        .map(PathBuf::from)
 }
 
 pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
@@ -358,15 +341,6 @@ pub(super) fn span(text: &str) -> Result<Micros, String> {
         .map_err(|error: tidegate::LimitError| error.to_string())
 }
 
-fn names(taken: TakenField<'_>, problems: &mut Problems) -> Vec<String> {
-    let Some((spot, node)) = taken else {
-        return Vec::new();
-    };
-    let items = spot.items(node, problems);
-    let name = |(spot, node): (Spot, &Node)| spot.parsed(node, attribute_name, problems);
-    items.into_iter().filter_map(name).collect()
-}
-
 /// A name in the form that attributes have in rules.
 pub(super) fn attribute_name(text: &str) -> Result<String, String> {
     let mut attributes = Attributes::new();
@@ -375,15 +349,6 @@ pub(super) fn attribute_name(text: &str) -> Result<String, String> {
         Ok(()) => Ok(text.to_owned()),
         Err(error) => Err(error.to_string()),
     }
-}
-
-fn networks(taken: TakenField<'_>, problems: &mut Problems) -> TrustedProxies {
-    let Some((spot, node)) = taken else {
-        return TrustedProxies::default();
-    };
-    let items = spot.items(node, problems);
-    let network = |(spot, node): (Spot, &Node)| spot.parsed(node, parse_network, problems);
-    items.into_iter().filter_map(network).collect()
 }
 
 fn headers(fields: &Fields<'_>, problems: &mut Problems) -> Option<HeaderSettings> {
@@ -415,37 +380,33 @@ fn client_ca(fields: &Fields<'_>, problems: &mut Problems) -> Option<PathBuf> {
             "clients present certificates only over TLS; give `tls_cert` and `tls_key` too";
         problems.error(&node.place, spot, message);
     }
-    path(taken, problems)
+    fields.text("tls_client_ca", problems).map(PathBuf::from)
 }
 
 pub(super) fn tls_files(
     fields: &Fields<'_>,
-    names: [&str; 2],
+    [cert, key]: [&str; 2],
     problems: &mut Problems,
 ) -> Option<TlsFiles> {
-    let [cert_name, key_name] = names;
-    let (cert, key) = (fields.take(cert_name), fields.take(key_name));
-    let alone = match (&cert, &key) {
-        (Some(cert), None) => Some((cert, key_name)),
-        (None, Some(key)) => Some((key, cert_name)),
-        _ => None,
-    };
-    if let Some(((spot, node), other)) = alone {
-        problems.error(
-            &node.place,
-            spot,
-            format!("this goes together with `{other}`; give both"),
-        );
-    }
-    let cert = path(cert, problems);
+    need_both(fields, [cert, key], problems);
     Some(TlsFiles {
-        cert: cert?,
-        key: path(key, problems)?,
+        cert: fields.text(cert, problems)?.into(),
+        key: fields.text(key, problems)?.into(),
     })
 }
 
+/// Reports the one of two settings that is there without the other.
+pub(super) fn need_both(fields: &Fields<'_>, [one, other]: [&str; 2], problems: &mut Problems) {
+    for (key, lacking) in [(one, other), (other, one)] {
+        if let (Some((spot, node)), None) = (fields.take(key), fields.take(lacking)) {
+            let message = format!("this goes together with `{lacking}`; give both");
+            problems.error(&node.place, &spot, message);
+        }
+    }
+}
+
 fn otlp(fields: &Fields<'_>, problems: &mut Problems) -> Option<OtlpSettings> {
-    let url = parsed(fields.take("otlp"), parse_otlp_url, problems);
+    let url = fields.parsed("otlp", parse_otlp_url, problems);
     let sampling = setting(fields, "otlp_sampling", share, problems);
     Some(OtlpSettings {
         url: url?,

@@ -8,7 +8,7 @@ use tidegate::Micros;
 use tidegate::document::{Fields, Problems};
 use tidegate_redis::{Namespace, NamespaceError, RedisSettings, RedisTls, RedisUrl, UrlError};
 
-use super::read::{TakenField, parsed, setting, span};
+use super::read::{need_both, setting, span};
 use super::{Overrides, secret, settings};
 
 /// The shortest time that Redis can be given.
@@ -37,7 +37,7 @@ pub(super) fn read(
             }
         }
         // Checked anyway: a server without Redis may get one later.
-        parsed(fields.take("namespace"), namespace, problems);
+        fields.parsed("namespace", namespace, problems);
         return None;
     };
     // Only the scheme, which is never a secret.
@@ -45,8 +45,8 @@ pub(super) fn read(
     let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
     let (is_tls, is_sentinel) = (scheme.starts_with("rediss"), scheme.ends_with("+sentinel"));
     let url = spot.parsed(node, url, problems);
-    let namespace = parsed(fields.take("namespace"), namespace, problems);
-    let user = name(fields.take("redis_user"), problems);
+    let namespace = fields.parsed("namespace", namespace, problems);
+    let user = fields.text("redis_user", problems).map(str::to_owned);
     let password = secret::read(fields, "redis_password_file", overrides, problems);
     let tls = if is_tls {
         tls(fields, problems)
@@ -60,7 +60,7 @@ pub(super) fn read(
     };
     let (sentinel_user, sentinel_password) = if is_sentinel {
         let [user, password] = OF_SENTINELS;
-        let user = name(fields.take(user), problems);
+        let user = fields.text(user, problems).map(str::to_owned);
         (user, secret::read(fields, password, overrides, problems))
     } else {
         let message = "this has no meaning without sentinels, `redis+sentinel://`; leave it out";
@@ -102,11 +102,6 @@ fn url(text: &str) -> Result<RedisUrl, String> {
     })
 }
 
-fn name(taken: TakenField<'_>, problems: &mut Problems) -> Option<String> {
-    let (spot, node) = taken?;
-    spot.text(node, problems).map(str::to_owned)
-}
-
 fn namespace(text: &str) -> Result<Namespace, String> {
     text.parse()
         .map_err(|error: NamespaceError| error.to_string())
@@ -122,21 +117,12 @@ fn deadline(text: &str) -> Result<Duration, String> {
 }
 
 fn tls(fields: &Fields<'_>, problems: &mut Problems) -> RedisTls {
-    let ca = parsed(fields.take("redis_ca"), certificates, problems);
-    let (cert, key) = (fields.take("redis_cert"), fields.take("redis_key"));
-    let alone = match (&cert, &key) {
-        (Some(cert), None) => Some((cert, "redis_key")),
-        (None, Some(key)) => Some((key, "redis_cert")),
-        _ => None,
-    };
-    if let Some(((spot, node), other)) = alone {
-        let message = format!("this goes together with `{other}`; give both");
-        problems.error(&node.place, spot, message);
-    }
+    let ca = fields.parsed("redis_ca", certificates, problems);
+    need_both(fields, ["redis_cert", "redis_key"], problems);
     RedisTls {
         ca,
-        cert: parsed(cert, certificates, problems),
-        key: parsed(key, private_key, problems),
+        cert: fields.parsed("redis_cert", certificates, problems),
+        key: fields.parsed("redis_key", private_key, problems),
     }
 }
 

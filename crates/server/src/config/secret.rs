@@ -4,7 +4,6 @@ use tidegate::document::{Fields, Problems};
 use tidegate_identity::Secret;
 
 use super::Overrides;
-use super::read::parsed;
 
 /// The secret in the file that a setting such as `key_secret_file` names, or in the variable
 /// `TIDEGATE_KEY_SECRET`. The variable takes precedence.
@@ -14,7 +13,7 @@ pub(super) fn read(
     overrides: &Overrides<'_>,
     problems: &mut Problems,
 ) -> Option<Secret> {
-    let of_file = parsed(fields.take(key), in_file, problems);
+    let of_file = fields.parsed(key, in_file, problems);
     let variable = format!("TIDEGATE_{}", key.trim_end_matches("_file").to_uppercase());
     let value = (overrides.environment)(&variable).unwrap_or_default();
     let value = value.trim();

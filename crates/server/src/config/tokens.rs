@@ -80,12 +80,8 @@ fn read_token(
     let scopes = fields.take("scopes");
     fields.done(problems);
     let (Some((name_spot, name)), Some((scopes_spot, scopes))) = (name, scopes) else {
-        problems.error(
-            &node.place,
-            spot,
-            "a token needs a `name`, its `scopes`, and a `token_file` or a `token_env`",
-        );
-        return None;
+        let message = "a token needs a `name`, its `scopes`, and a `token_file` or a `token_env`";
+        return spot.refused(node, message, problems);
     };
     let name = name_spot.text(name, problems)?;
     let words = [
@@ -120,12 +116,11 @@ fn read_token(
             spot.parsed(node, read, problems)?
         }
         _ => {
-            problems.error(
-                &node.place,
-                spot,
+            return spot.refused(
+                node,
                 "give either a `token_file` or a `token_env`",
+                problems,
             );
-            return None;
         }
     };
     Some(Token {

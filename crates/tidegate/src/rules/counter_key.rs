@@ -105,9 +105,9 @@ impl Rule {
     fn value_of<'a>(&self, name: &str, attributes: &'a Attributes<'_>) -> Option<Cow<'a, str>> {
         if name == "ip" {
             return match attributes.ip()? {
-                ip @ std::net::IpAddr::V6(_) => Some(Cow::Owned(
-                    address::key_of(ip, self.ipv6_prefix).to_string(),
-                )),
+                ip @ std::net::IpAddr::V6(_) => {
+                    Some(Cow::Owned(address::key_of(ip, self.ipv6_prefix).0))
+                }
                 std::net::IpAddr::V4(_) => attributes.get(name).map(Cow::Borrowed),
             };
         }

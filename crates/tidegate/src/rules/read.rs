@@ -18,20 +18,12 @@ pub(super) fn rules(
     let document = Spot::document();
     match &node.value {
         Value::Null => {
-            problems.error(
-                &node.place,
-                &document,
-                "there is nothing in it; write `rules:` and below it a list of rules",
-            );
-            return None;
+            let message = "there is nothing in it; write `rules:` and below it a list of rules";
+            return document.refused(node, message, problems);
         }
         Value::List(_) => {
-            problems.error(
-                &node.place,
-                &document,
-                "the list of rules must stand below the key `rules:`",
-            );
-            return None;
+            let message = "the list of rules must stand below the key `rules:`";
+            return document.refused(node, message, problems);
         }
         Value::Scalar(_) | Value::Map(_) => {}
     }
@@ -70,15 +62,11 @@ pub(super) fn rules(
         return None;
     };
     let Value::List(list) = &list.value else {
-        problems.error(
-            &list.place,
-            &spot,
-            format!(
-                "this must be a list of rules, each beginning with `- id:`, not {}",
-                list.kind()
-            ),
+        let message = format!(
+            "this must be a list of rules, each beginning with `- id:`, not {}",
+            list.kind()
         );
-        return None;
+        return spot.refused(list, message, problems);
     };
     let mut read: Vec<Option<Rule>> = Vec::new();
     let mut seen: HashMap<&str, &Place> = HashMap::new();

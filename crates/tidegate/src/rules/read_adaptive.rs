@@ -124,8 +124,7 @@ fn rate(
     let name = counting.name();
     let [rate] = rates[..] else {
         let message = "this must be one rate, for example `100/s`";
-        problems.error(&node.place, spot, message);
-        return None;
+        return spot.refused(node, message, problems);
     };
     let wrong = match (rate.window, rate.burst) {
         (None, _) => Some(format!(
@@ -144,8 +143,7 @@ fn rate(
         _ => None,
     };
     if let Some(message) = wrong {
-        problems.error(&node.place, spot, message);
-        return None;
+        return spot.refused(node, message, problems);
     }
     let burst = rate.burst.unwrap_or_else(|| default_burst(&rate));
     Some(if is_max {

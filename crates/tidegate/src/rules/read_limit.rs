@@ -333,45 +333,34 @@ pub(super) fn rates(
 ) -> Option<Vec<Rate>> {
     match &node.value {
         Value::Map(_) => rate(node, spot, counting, problems).map(|rate| vec![rate]),
-        Value::Scalar(scalar) if scalar.kind == ScalarKind::Boolean => {
-            problems.error(
-                &node.place,
-                spot,
-                "this must be a limit, for example `100/minute`",
-            );
-            None
-        }
+        Value::Scalar(scalar) if scalar.kind == ScalarKind::Boolean => spot.refused(
+            node,
+            "this must be a limit, for example `100/minute`",
+            problems,
+        ),
         Value::Scalar(scalar) => match Rate::parse_all(&scalar.text) {
             Ok(rates) => Some(rates),
             Err(error) => {
                 let suggestion = suggestion(&scalar.text, &["unlimited", "blocked"]);
-                problems.error(&node.place, spot, format!("{error}{suggestion}"));
-                None
+                spot.refused(node, format!("{error}{suggestion}"), problems)
             }
         },
         Value::List(list) if !list.is_empty() => {
             let mut all = Vec::new();
             for (index, item) in list.iter().enumerate() {
                 if matches!(item.value, Value::List(_)) {
-                    problems.error(
-                        &item.place,
-                        &spot.item(index),
-                        "a list of limits cannot hold a list",
-                    );
-                    return None;
+                    let message = "a list of limits cannot hold a list";
+                    return spot.item(index).refused(item, message, problems);
                 }
                 all.extend(rates(item, &spot.item(index), counting, problems)?);
             }
             Some(all)
         }
-        Value::List(_) | Value::Null => {
-            problems.error(
-                &node.place,
-                spot,
-                "there is no limit; give one, for example `100/minute`",
-            );
-            None
-        }
+        Value::List(_) | Value::Null => spot.refused(
+            node,
+            "there is no limit; give one, for example `100/minute`",
+            problems,
+        ),
     }
 }
 
@@ -416,12 +405,8 @@ fn rate(node: &Node, spot: &Spot, counting: &Counting, problems: &mut Problems) 
 
 fn read_count(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<u64> {
     if matches!(&node.value, Value::Scalar(scalar) if scalar.text == "0") {
-        problems.error(
-            &node.place,
-            spot,
-            "with 0 nothing would ever pass; give 1 or more, or write `limit: blocked` if that is meant",
-        );
-        return None;
+        let message = "with 0 nothing would ever pass; give 1 or more, or write `limit: blocked` if that is meant";
+        return spot.refused(node, message, problems);
     }
     spot.integer(node, 1, MAX_COUNT, problems)
 }

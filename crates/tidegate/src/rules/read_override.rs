@@ -41,7 +41,7 @@ pub(super) fn override_key(
 fn address_key(value: &str, settings: &RuleSettings) -> Result<String, String> {
     let prefix = settings.ipv6_prefix;
     if let Some(ip) = address::parse(value) {
-        return Ok(key_of(ip, prefix).to_string());
+        return Ok(key_of(ip, prefix).0);
     }
     let refused = || {
         format!(
@@ -75,7 +75,7 @@ fn host_bits(value: &str) -> Option<String> {
 /// The name of a network: the name of its key if it covers only one.
 fn key_of_network(network: IpNet, ipv6_prefix: u8) -> String {
     if is_one_key(network, ipv6_prefix) {
-        return key_of(network.addr(), ipv6_prefix).to_string();
+        return key_of(network.addr(), ipv6_prefix).0;
     }
     network.to_string()
 }

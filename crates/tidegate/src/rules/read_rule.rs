@@ -72,9 +72,7 @@ pub(super) fn rule(
     let id = fields
         .take("id")
         .and_then(|(spot, node)| read_id(node, &spot, problems));
-    let description = fields
-        .take("description")
-        .and_then(|(spot, node)| spot.text(node, problems));
+    let description = fields.text("description", problems);
     let matches = fields
         .take("match")
         .map(|(spot, node)| read_match::read_match(node, spot, problems));
@@ -265,10 +263,7 @@ impl<'c> Grants<'c> {
         };
         match read_adaptive::started(bounds, &grant, self.counting) {
             Ok(started) => Some(started),
-            Err(wrong) => {
-                self.problems.error(&node.place, spot, wrong);
-                None
-            }
+            Err(wrong) => spot.refused(node, wrong, self.problems),
         }
     }
 
@@ -354,8 +349,7 @@ fn read_id(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<String> 
         let message = format!(
             "`{id}` cannot be the id of a rule, because it is a call of the API; choose another"
         );
-        problems.error(&node.place, spot, message);
-        return None;
+        return spot.refused(node, message, problems);
     }
     Some(id)
 }
@@ -424,12 +418,8 @@ fn read_cost(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Cost> 
         if !all_known {
             return None;
         }
-        problems.error(
-            &node.place,
-            spot,
-            "write a whole number, or `{attribute: bytes}` with the name of an attribute",
-        );
-        return None;
+        let message = "write a whole number, or `{attribute: bytes}` with the name of an attribute";
+        return spot.refused(node, message, problems);
     };
     let name = spot.parsed(node, attribute_name, problems)?;
     Some(Cost::Attribute(name))

@@ -65,6 +65,17 @@ impl Spot {
         &self.path
     }
 
+    /// Reports what is wrong with a node. Always `None`, for the caller to return.
+    pub fn refused<T>(
+        &self,
+        node: &Node,
+        message: impl Into<String>,
+        problems: &mut Problems,
+    ) -> Option<T> {
+        problems.error(&node.place, self, message);
+        None
+    }
+
     /// The text of a node.
     pub fn text<'n>(&self, node: &'n Node, problems: &mut Problems) -> Option<&'n str> {
         match &node.value {
@@ -74,12 +85,8 @@ impl Spot {
                 Some(&scalar.text)
             }
             _ => {
-                problems.error(
-                    &node.place,
-                    self,
-                    format!("this must be text, not {}", node.kind()),
-                );
-                None
+                let message = format!("this must be text, not {}", node.kind());
+                self.refused(node, message, problems)
             }
         }
     }
@@ -114,18 +121,11 @@ impl Spot {
     /// Whether a node says `true` or `false`.
     pub fn boolean(&self, node: &Node, problems: &mut Problems) -> Option<bool> {
         let said = match &node.value {
-            Value::Scalar(scalar) if scalar.kind != ScalarKind::Text => scalar.text.as_str(),
-            _ => "",
+            Value::Scalar(scalar) if scalar.kind != ScalarKind::Text => scalar.text.parse().ok(),
+            _ => None,
         };
-        let boolean = said.parse().ok();
-        if boolean.is_none() {
-            problems.error(
-                &node.place,
-                self,
-                "this must be true or false, without quotes",
-            );
-        }
-        boolean
+        let message = "this must be true or false, without quotes";
+        said.or_else(|| self.refused(node, message, problems))
     }
 
     /// Which of these words a node says.
@@ -145,8 +145,7 @@ impl Spot {
             listed(&known),
             suggestion(said, &known)
         );
-        problems.error(&node.place, self, message);
-        None
+        self.refused(node, message, problems)
     }
 
     /// Parses a node's text. An error becomes a problem with its message.
@@ -159,10 +158,7 @@ impl Spot {
         let text = self.text(node, problems)?;
         match parse(text) {
             Ok(value) => Some(value),
-            Err(error) => {
-                problems.error(&node.place, self, error.to_string());
-                None
-            }
+            Err(error) => self.refused(node, error.to_string(), problems),
         }
     }
 
@@ -233,8 +229,7 @@ impl<'n> Fields<'n> {
     ) -> Option<Self> {
         if !matches!(node.value, Value::Map(_)) {
             let message = format!("this must be a map with keys, not {}", node.kind());
-            problems.error(&node.place, &spot, message);
-            return None;
+            return spot.refused(node, message, problems);
         }
         let entries = spot.entries(node, problems);
         Some(Self {
@@ -281,10 +276,36 @@ impl<'n> Fields<'n> {
         spot.integer(node, least, most, problems)
     }
 
-    /// Whether a key says `true` or `false`.
-    pub fn boolean(&self, key: &str, problems: &mut Problems) -> Option<bool> {
+    /// What the text of a key stands for, or a problem in the words of its error.
+    pub fn parsed<T, E: Display>(
+        &self,
+        key: &str,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+        problems: &mut Problems,
+    ) -> Option<T> {
         let (spot, node) = self.take(key)?;
-        spot.boolean(node, problems)
+        spot.parsed(node, parse, problems)
+    }
+
+    /// What the texts of a list stand for, or a problem for each that cannot be read. One value
+    /// counts as a list of one.
+    pub fn list<T, E: Display>(
+        &self,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, E>,
+        problems: &mut Problems,
+    ) -> Vec<T> {
+        let items = self
+            .take(key)
+            .map(|(spot, node)| spot.items(node, problems));
+        let item = |(spot, node): (Spot, &Node)| spot.parsed(node, &parse, problems);
+        items.into_iter().flatten().filter_map(item).collect()
+    }
+
+    /// The text of a key.
+    pub fn text(&self, key: &str, problems: &mut Problems) -> Option<&'n str> {
+        let (spot, node) = self.take(key)?;
+        spot.text(node, problems)
     }
 
     /// The key as it was written, if it is there.

@@ -10,7 +10,7 @@ mod work;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue};
+use cel::common::ast::{Expr, IdedExpr, LiteralValue};
 use cel::parser::Parser;
 use cel::{Context, Env, Value};
 
@@ -18,6 +18,7 @@ use super::facts::{ConditionFailed, Reading};
 use super::work::ConditionWork;
 use names::ConditionRead;
 use regexes::Patterns;
+use work::push_children;
 
 /// The longest condition, in bytes.
 const MAX_LENGTH: usize = 1_024;
@@ -274,16 +275,9 @@ impl<'e> Shape<'e> {
                     "this has more than {MAX_DEPTH} operations in each other; split it over several rules"
                 ));
             }
-            let mut visit = |child| open.push((child, depth + 1));
             match &node.expr {
-                Expr::Call(call) => {
-                    if call.func_name == "matches" {
-                        shape.patterns.push(pattern_of(call.args.last())?);
-                    }
-                    call.args
-                        .iter()
-                        .chain(call.target.as_deref())
-                        .for_each(visit);
+                Expr::Call(call) if call.func_name == "matches" => {
+                    shape.patterns.push(pattern_of(call.args.last())?);
                 }
                 Expr::Comprehension(inner) => {
                     shape.loops += 1;
@@ -297,28 +291,13 @@ impl<'e> Shape<'e> {
                         .of_loops
                         .extend([inner.iter_var.as_str(), inner.accu_var.as_str()]);
                     shape.of_loops.extend(inner.iter_var2.as_deref());
-                    let parts = [
-                        &inner.iter_range,
-                        &inner.accu_init,
-                        &inner.loop_cond,
-                        &inner.loop_step,
-                        &inner.result,
-                    ];
-                    parts.into_iter().for_each(visit);
-                }
-                Expr::List(list) => list.elements.iter().for_each(visit),
-                Expr::Select(select) => visit(&select.operand),
-                Expr::Map(map) => {
-                    for entry in &map.entries {
-                        if let EntryExpr::MapEntry(entry) = &entry.expr {
-                            visit(&entry.key);
-                            visit(&entry.value);
-                        }
-                    }
                 }
                 Expr::Struct(_) => return Err("a condition cannot make a struct".into()),
-                Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => {}
+                _ => {}
             }
+            let mut below = Vec::new();
+            push_children(node, &mut below);
+            open.extend(below.into_iter().map(|child| (child, depth + 1)));
         }
         Ok(shape)
     }

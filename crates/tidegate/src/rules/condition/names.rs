@@ -1,6 +1,8 @@
 //! Which attributes a condition reads.
 
-use cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue, operators};
+use cel::common::ast::{Expr, IdedExpr, LiteralValue, operators};
+
+use super::work::push_children;
 
 /// Something that a condition reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,38 +43,20 @@ fn read_by<'e>(node: &'e IdedExpr, open: &mut Vec<&'e IdedExpr>) -> Option<Condi
         Expr::Select(select) if is_attributes(&select.operand) => {
             return Some(ConditionRead::Name(select.field.as_str()));
         }
-        Expr::Select(select) => open.push(&select.operand),
-        Expr::Call(call) => match (call.func_name.as_str(), call.args.as_slice()) {
-            (operators::INDEX, [map, name]) | (operators::IN, [name, map])
-                if is_attributes(map) =>
+        Expr::Call(call) => {
+            if let (operators::INDEX, [map, name]) | (operators::IN, [name, map]) =
+                (call.func_name.as_str(), call.args.as_slice())
+                && is_attributes(map)
             {
                 return Some(text_of(name).map_or(ConditionRead::Any, ConditionRead::Name));
             }
-            (_, args) => {
-                open.extend(args);
-                open.extend(call.target.as_deref());
-            }
-        },
-        Expr::List(list) => open.extend(&list.elements),
-        Expr::Map(map) => {
-            for entry in &map.entries {
-                if let EntryExpr::MapEntry(entry) = &entry.expr {
-                    open.extend([&entry.key, &entry.value]);
-                }
-            }
         }
-        Expr::Comprehension(each) => open.extend([
-            &each.iter_range,
-            &each.accu_init,
-            &each.loop_cond,
-            &each.loop_step,
-            &each.result,
-        ]),
-        Expr::Literal(_) | Expr::Unspecified => {}
         Expr::Ident(_) if is_attributes(node) => return Some(ConditionRead::Any),
         Expr::Ident(_) => return Some(ConditionRead::Other),
         Expr::Struct(_) => return Some(ConditionRead::Any),
+        _ => {}
     }
+    push_children(node, open);
     None
 }
 

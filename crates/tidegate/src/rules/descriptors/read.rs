@@ -84,15 +84,14 @@ impl DescriptorReader<'_> {
         fields.done(self.problems);
         let Some((spot, domain_node)) = domain else {
             let message = "the key `domain` is missing; give the domain that Envoy's filter names";
-            self.problems
-                .error(&node.place, &document.field("domain"), message);
-            return None;
+            return document
+                .field("domain")
+                .refused(node, message, self.problems);
         };
         let domain = spot.text(domain_node, self.problems)?;
         if domain.is_empty() {
             let message = "a domain cannot be empty; give the one that Envoy's filter names";
-            self.problems.error(&domain_node.place, &spot, message);
-            return None;
+            return spot.refused(domain_node, message, self.problems);
         }
         let level = self.level(below, domain, &mut Vec::new());
         if !descriptors.add(domain, level) {
@@ -193,15 +192,12 @@ impl DescriptorReader<'_> {
     ) -> Option<DescriptorStep> {
         let Some((key_spot, key_node)) = key else {
             let message = "the key `key` is missing; give the key of the entries that are meant";
-            self.problems
-                .error(&node.place, &spot.field("key"), message);
-            return None;
+            return spot.field("key").refused(node, message, self.problems);
         };
         let key = key_spot.text(key_node, self.problems)?;
         if key.is_empty() {
             let message = "this cannot be empty; give the key of the entries that are meant";
-            self.problems.error(&key_node.place, &key_spot, message);
-            return None;
+            return key_spot.refused(key_node, message, self.problems);
         }
         let value = match value {
             Some((spot, node)) => spot.text(node, self.problems)?,
@@ -227,8 +223,7 @@ impl DescriptorReader<'_> {
             && !matches!(wanted, Wanted::Fitting { .. })
         {
             let message = "values can share a counter only where the `value` has a `*` for them";
-            self.problems.error(&node.place, &spot, message);
-            return None;
+            return spot.refused(node, message, self.problems);
         }
         Some(DescriptorStep {
             key: key.to_owned(),
@@ -256,8 +251,7 @@ impl DescriptorReader<'_> {
             let message = format!(
                 "this limit and another would both be the rule `{id}`; change a value or a key"
             );
-            self.problems.error(&node.place, spot, message);
-            return None;
+            return spot.refused(node, message, self.problems);
         }
         let counted_by = steps.iter().filter(|step| step.wanted.is_counted_by());
         let per: Vec<String> = counted_by.map(|step| step.key.clone()).collect();

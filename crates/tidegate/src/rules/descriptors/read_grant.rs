@@ -108,8 +108,7 @@ pub(super) fn read_rate_limit(
                 return None;
             }
             (Err(error), None) => {
-                problems.error(&node.place, spot, error.to_string());
-                return None;
+                return spot.refused(node, error.to_string(), problems);
             }
         }
     };
