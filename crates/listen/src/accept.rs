@@ -8,8 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{Request, Response};
-use hyper::body::{Body, Incoming};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
@@ -17,6 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::budget::ConnectionPermit;
 use crate::connection::HttpConnections;
+use crate::service::Handler;
 use crate::{Drain, ListenSettings, Peer};
 
 /// The pause after a failed accept: doubled each time, until one succeeds.
@@ -58,19 +57,12 @@ pub(crate) fn note_freed() {
 /// # Ok(())
 /// # }
 /// ```
-pub async fn serve<S, F, B, E>(
+pub async fn serve<S: Handler>(
     listener: TcpListener,
     service: S,
     settings: ListenSettings,
     drain: Drain,
-) where
-    S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
-    F: Future<Output = Result<Response<B>, E>> + Send + 'static,
-    E: Into<Box<dyn std::error::Error + Send + Sync>>,
-    B: Body + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+) {
     let http = Arc::new(HttpConnections::new(settings.clone(), drain.clone()));
     accept_all(listener, &settings, &drain, move |stream, address| {
         let http = Arc::clone(&http);
@@ -85,19 +77,12 @@ pub async fn serve<S, F, B, E>(
 }
 
 /// Like [`serve`], but `worker` provides the runtime and the service of each connection.
-pub async fn serve_on<S, F, B, E>(
+pub async fn serve_on<S: Handler>(
     listener: TcpListener,
     settings: ListenSettings,
     drain: Drain,
     worker: impl Fn() -> (Handle, S),
-) where
-    S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
-    F: Future<Output = Result<Response<B>, E>> + Send + 'static,
-    E: Into<Box<dyn std::error::Error + Send + Sync>>,
-    B: Body + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+) {
     let http = Arc::new(HttpConnections::new(settings.clone(), drain.clone()));
     accept_all(listener, &settings, &drain, move |stream, address| {
         let (runtime, service) = worker();

@@ -6,8 +6,6 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
-use http::{Request, Response};
-use hyper::body::{Body, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -18,9 +16,9 @@ use tokio_rustls::TlsAcceptor;
 use crate::clock::now;
 use crate::connection_state::ConnectionState;
 use crate::inline::{InlineConnection, InlineExecutor};
-use crate::leaving::{BoxError, Leaving};
+use crate::leaving::Leaving;
 use crate::resting::RestingConnection;
-use crate::service::ConnectionService;
+use crate::service::{ConnectionService, Handler};
 use crate::stall::{ConnectionTimeouts, TimeoutAction};
 use crate::wire::{HttpVersion, Opening, Wire, WireSettings};
 use crate::{Drain, ListenSettings, Peer};
@@ -85,20 +83,12 @@ impl HttpConnections {
     }
 
     /// Serves one connection to its end.
-    pub(crate) async fn serve<S, F, B, E>(
+    pub(crate) async fn serve<S: Handler>(
         &self,
         stream: TcpStream,
         peer: Peer,
         service: S,
-    ) -> Result<(), ConnectionError>
-    where
-        S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
-        F: Future<Output = Result<Response<B>, E>> + Send + 'static,
-        E: Into<BoxError>,
-        B: Body + Send + 'static,
-        B::Data: Send,
-        B::Error: Into<BoxError>,
-    {
+    ) -> Result<(), ConnectionError> {
         match &self.tls {
             None => self.serve_wire(stream, None, peer, service).await,
             // Boxed, so that the tasks of other connections need no room for it.
@@ -106,21 +96,13 @@ impl HttpConnections {
         }
     }
 
-    async fn serve_tls<S, F, B, E>(
+    async fn serve_tls<S: Handler>(
         &self,
         acceptor: &TlsAcceptor,
         stream: TcpStream,
         peer: Peer,
         service: S,
-    ) -> Result<(), ConnectionError>
-    where
-        S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
-        F: Future<Output = Result<Response<B>, E>> + Send + 'static,
-        E: Into<BoxError>,
-        B: Body + Send + 'static,
-        B::Data: Send,
-        B::Error: Into<BoxError>,
-    {
+    ) -> Result<(), ConnectionError> {
         let handshake = timeout(self.settings.handshake_timeout, acceptor.accept(stream));
         let mut stream = match handshake.await {
             Ok(stream) => stream.map_err(ConnectionError::Handshake)?,
@@ -135,7 +117,7 @@ impl HttpConnections {
         self.serve_wire(stream, version, peer, service).await
     }
 
-    async fn serve_wire<T, S, F, B, E>(
+    async fn serve_wire<T, S>(
         &self,
         mut io: T,
         version: Option<HttpVersion>,
@@ -144,12 +126,7 @@ impl HttpConnections {
     ) -> Result<(), ConnectionError>
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
-        F: Future<Output = Result<Response<B>, E>> + Send + 'static,
-        E: Into<BoxError>,
-        B: Body + Send + 'static,
-        B::Data: Send,
-        B::Error: Into<BoxError>,
+        S: Handler,
     {
         let mut timer = pin!(sleep(self.settings.head_timeout));
         let (opening, version) = match version {
@@ -281,7 +258,9 @@ impl HttpConnections {
 mod tests {
     use std::convert::Infallible;
 
+    use http::{Request, Response};
     use http_body_util::Full;
+    use hyper::body::Incoming;
 
     use super::*;
 

@@ -10,14 +10,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use hyper::body::{Body, Incoming};
 use hyper::rt::{Executor, Read, Write};
 use hyper::server::conn::http2;
-use hyper::service::HttpService;
 use parking_lot::Mutex;
 
 use crate::connection::ConnectionError;
-use crate::leaving::{BoxError, Leaving};
+use crate::leaving::Leaving;
+use crate::service::{ConnectionService, Handler};
 
 type BegunRequest = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -37,32 +36,24 @@ where
 }
 
 /// An HTTP/2 connection.
-pub(crate) struct InlineConnection<I, S>
-where
-    S: HttpService<Incoming>,
-{
+pub(crate) struct InlineConnection<I, S: Handler> {
     // Boxed, so that the tasks of HTTP/1 connections need no room for it.
-    connection: Pin<Box<http2::Connection<I, S, InlineExecutor>>>,
+    connection: Pin<Box<http2::Connection<I, ConnectionService<S>, InlineExecutor>>>,
     executor: InlineExecutor,
     /// Empty; its memory is used for the next requests.
     spare: Vec<BegunRequest>,
 }
 
-impl<I, B, S> InlineConnection<I, S>
+impl<I, S> InlineConnection<I, S>
 where
-    S: HttpService<Incoming, ResBody = B>,
-    S::Future: Send + 'static,
-    S::Error: Into<BoxError>,
     I: Read + Write + Unpin,
-    B: Body + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<BoxError>,
+    S: Handler,
 {
     /// Serves `io`. `settings` sets up the connection, with an executor of its own.
     pub(crate) fn new(
         settings: impl FnOnce(InlineExecutor) -> http2::Builder<InlineExecutor>,
         io: I,
-        service: S,
+        service: ConnectionService<S>,
     ) -> Self {
         let executor = InlineExecutor::default();
         let connection = settings(executor.clone()).serve_connection(io, service);
@@ -87,15 +78,10 @@ where
     }
 }
 
-impl<I, B, S> Leaving for InlineConnection<I, S>
+impl<I, S> Leaving for InlineConnection<I, S>
 where
-    S: HttpService<Incoming, ResBody = B>,
-    S::Future: Send + 'static,
-    S::Error: Into<BoxError>,
     I: Read + Write + Unpin,
-    B: Body + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<BoxError>,
+    S: Handler,
 {
     fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
         loop {

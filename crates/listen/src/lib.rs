@@ -41,6 +41,7 @@ pub use exchange::{ArrivedRequest, ExchangeObserver, Exchanges, ObservedExchange
 pub use http_caller::{HttpCallError, HttpCaller};
 pub use http_url::HttpUrl;
 pub use request_id::X_REQUEST_ID;
+pub use service::Handler;
 pub use threads::{RoundRobin, Threads};
 pub use timing::{Labels, Timing};
 pub use tls::{Tls, TlsError, server_config};

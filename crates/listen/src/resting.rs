@@ -7,18 +7,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use http::{Request, Response};
-use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::Peer;
 use crate::accept::note_freed;
 use crate::connection::ConnectionError;
-use crate::leaving::{BoxError, Leaving};
-use crate::service::ConnectionService;
+use crate::leaving::Leaving;
+use crate::service::{ConnectionService, Handler};
 use crate::wire::{Opening, Wire, WireSettings};
 
 /// Where the socket of a connection is left by the wire that shuts down so that it rests.
@@ -35,13 +32,9 @@ pub(crate) enum SocketState<T> {
 }
 
 /// An HTTP/1 connection.
-pub(crate) struct RestingConnection<'l, T, S, F, B, E>
+pub(crate) struct RestingConnection<'l, T, S>
 where
-    S: Fn(Request<Incoming>, Peer) -> F,
-    F: Future<Output = Result<Response<B>, E>>,
-    E: Into<BoxError>,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: Handler,
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     http1: &'l http1::Builder,
@@ -55,13 +48,9 @@ where
 /// Hyper's connection, boxed: an idle connection does not need the memory.
 type Served<T, S> = http1::UpgradeableConnection<TokioIo<Wire<T>>, ConnectionService<S>>;
 
-impl<'l, T, S, F, B, E> RestingConnection<'l, T, S, F, B, E>
+impl<'l, T, S> RestingConnection<'l, T, S>
 where
-    S: Fn(Request<Incoming>, Peer) -> F + Clone,
-    F: Future<Output = Result<Response<B>, E>>,
-    E: Into<BoxError>,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: Handler,
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     /// A connection of which these bytes have been read.
@@ -101,13 +90,9 @@ where
     }
 }
 
-impl<T, S, F, B, E> Leaving for RestingConnection<'_, T, S, F, B, E>
+impl<T, S> Leaving for RestingConnection<'_, T, S>
 where
-    S: Fn(Request<Incoming>, Peer) -> F + Clone,
-    F: Future<Output = Result<Response<B>, E>>,
-    E: Into<BoxError>,
-    B: Body + 'static,
-    B::Error: Into<BoxError>,
+    S: Handler,
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {

@@ -13,7 +13,32 @@ use pin_project_lite::pin_project;
 use crate::Peer;
 use crate::connection_state::{ConnectionState, RequestGuard};
 use crate::exchange::{Exchange, Exchanges, Observing};
+use crate::leaving::BoxError;
 use crate::request_id::X_REQUEST_ID;
+
+/// Answers requests. Implemented by the functions of a request and its peer that return a future of the answer.
+pub trait Handler:
+    Fn(Request<Incoming>, Peer) -> <Self as Handler>::Answer + Clone + Send + 'static
+{
+    /// The future of an answer.
+    type Answer: Future<Output = Result<Response<Self::Body>, Self::Error>> + Send + 'static;
+    /// The body of an answer.
+    type Body: Body<Data: Send, Error: Into<BoxError>> + Send + 'static;
+    /// Why there is no answer.
+    type Error: Into<BoxError>;
+}
+
+impl<S, F, B, E> Handler for S
+where
+    S: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
+    F: Future<Output = Result<Response<B>, E>> + Send + 'static,
+    B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
+    E: Into<BoxError>,
+{
+    type Answer = F;
+    type Body = B;
+    type Error = E;
+}
 
 /// A front end's service, for one connection.
 #[derive(Debug, Clone)]
@@ -24,14 +49,10 @@ pub(crate) struct ConnectionService<S> {
     pub(crate) exchanges: Option<Exchanges>,
 }
 
-impl<S, F, B, E> hyper::service::Service<Request<Incoming>> for ConnectionService<S>
-where
-    S: Fn(Request<Incoming>, Peer) -> F,
-    F: Future<Output = Result<Response<B>, E>>,
-{
-    type Response = Response<TrackedBody<B>>;
-    type Error = E;
-    type Future = TrackedResponse<F>;
+impl<S: Handler> hyper::service::Service<Request<Incoming>> for ConnectionService<S> {
+    type Response = Response<TrackedBody<S::Body>>;
+    type Error = S::Error;
+    type Future = TrackedResponse<S::Answer>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let exchanges = self.exchanges.as_ref();
