@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::client::Refused;
 use crate::output;
@@ -50,16 +50,15 @@ pub(crate) fn finish(json: bool, answer: anyhow::Result<Answer>) -> ExitCode {
 
 /// `{"error": text}`, with `status` if the server refused and `problems` if rules are invalid.
 fn as_json(error: &anyhow::Error) -> Value {
-    let mut object = Map::new();
     let Some(refused) = error.downcast_ref::<Refused>() else {
         return json!({"error": format!("{error:#}")});
     };
-    object.insert("error".to_owned(), json!(refused.message));
+    let mut object = json!({"error": refused.message});
     if let Some(status) = refused.status {
-        object.insert("status".to_owned(), json!(status));
+        object["status"] = json!(status);
     }
     if !refused.problems.is_empty() {
-        object.insert("problems".to_owned(), json!(refused.problems));
+        object["problems"] = json!(refused.problems);
     }
-    Value::Object(object)
+    object
 }

@@ -29,6 +29,15 @@ pub(crate) fn print_json(value: &Value) -> io::Result<()> {
     print(&json_text(value))
 }
 
+/// Prints `value` where JSON is asked for, and `text` elsewhere.
+pub(crate) fn print_either(
+    json: bool,
+    value: &Value,
+    text: impl FnOnce() -> String,
+) -> io::Result<()> {
+    print(&if json { json_text(value) } else { text() })
+}
+
 /// JSON in lines. Characters that could control or reorder a terminal are escaped.
 pub(crate) fn json_text(value: &Value) -> String {
     let mut text = String::new();
@@ -77,16 +86,36 @@ pub(crate) fn plain(text: &str) -> String {
 
 /// Text of several lines, each of them [plain].
 pub(crate) fn plain_lines(text: &str) -> String {
-    text.split('\n')
-        .map(plain)
-        .collect::<Vec<String>>()
-        .join("\n")
+    let lines: Vec<String> = text.split('\n').map(plain).collect();
+    lines.join("\n")
 }
 
 /// `1 rule`, `2 rules`.
 pub(crate) fn counted(count: usize, one: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {one}{plural}")
+}
+
+/// A number with its thousands apart: `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A value of JSON in a cell of a table.
+pub(crate) fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }
 
 /// Rows below headings, each column as wide as its widest cell.
@@ -118,28 +147,20 @@ impl TextTable {
             longest.unwrap_or(0).max(heading)
         };
         let widths: Vec<usize> = (0..self.headings.len()).map(width).collect();
-        let headings: Vec<String> = self
-            .headings
-            .iter()
-            .map(|text| text.to_uppercase())
-            .collect();
-        let mut text = styled(HEADING, &line(&headings, &widths));
-        text.push('\n');
-        for row in &self.rows {
-            text.push_str(&line(row, &widths));
-            text.push('\n');
-        }
-        text
+        let headings = self.headings.iter().map(|text| text.to_uppercase());
+        let headings: Vec<String> = headings.collect();
+        let mut lines = vec![styled(HEADING, &line(&headings, &widths))];
+        lines.extend(self.rows.iter().map(|row| line(row, &widths)));
+        lines.join("\n") + "\n"
     }
 }
 
 fn line(cells: &[String], widths: &[usize]) -> String {
-    let padded = cells
-        .iter()
-        .zip(widths)
-        .map(|(cell, width)| format!("{cell:width$}"));
-    let line = padded.collect::<Vec<String>>().join("  ");
-    line.trim_end().to_owned()
+    let cells = cells.iter().zip(widths);
+    let padded: Vec<_> = cells
+        .map(|(cell, width)| format!("{cell:width$}"))
+        .collect();
+    padded.join("  ").trim_end().to_owned()
 }
 
 #[cfg(test)]

@@ -119,43 +119,19 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<Answer> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let mut bar = ProgressBar::new();
-    let report = runtime.block_on(tidegate_load::run(&plan, &target, |now| bar.show(now)));
-    bar.clear();
+    let is_seen = std::io::stderr().is_terminal();
+    let show = |line: &str| {
+        if is_seen {
+            // Without a terminal there is nothing to see.
+            let _ = output::note(&format!("\r\x1b[2K{line}"));
+        }
+    };
+    let report = runtime.block_on(tidegate_load::run(&plan, &target, |now| show(&line(now))));
+    show("");
     let report = report?;
-    if args.server.json {
-        output::print_json(&json!(report))?;
-    } else {
-        output::print(&summary::text(&report))?;
-    }
+    output::print_either(args.server.json, &json!(report), || summary::text(&report))?;
     let has_answers = report.allowed + report.denied > 0;
     Ok(if has_answers { Answer::Yes } else { Answer::No })
-}
-
-/// A line that is written again and again, if someone can see it.
-struct ProgressBar {
-    is_shown: bool,
-}
-
-impl ProgressBar {
-    fn new() -> Self {
-        Self {
-            is_shown: std::io::stderr().is_terminal(),
-        }
-    }
-
-    fn show(&mut self, now: LoadProgress) {
-        if self.is_shown {
-            // Without a terminal there is nothing to see.
-            let _ = output::note(&format!("\r\x1b[2K{}", line(now)));
-        }
-    }
-
-    fn clear(&mut self) {
-        if self.is_shown {
-            let _ = output::note("\r\x1b[2K");
-        }
-    }
 }
 
 fn line(now: LoadProgress) -> String {
@@ -174,6 +150,6 @@ fn line(now: LoadProgress) -> String {
     format!(
         "{bar} {:.1} s, {} answers, {per_second}/s",
         now.elapsed.as_secs_f64(),
-        summary::grouped(now.answered)
+        output::grouped(now.answered)
     )
 }

@@ -36,11 +36,9 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Answer> {
         output::print_json(&reply.body)?;
     } else {
         output::print(&decision(&reply.body, args.question.now()))?;
-        if list(&reply.body).is_empty() {
-            output::note(&advice::no_rule(
-                &client,
-                &args.question.attributes.attributes,
-            ))?;
+        if list(&reply.body, "limits").is_empty() {
+            let given = &args.question.attributes.attributes;
+            output::note(&advice::no_rule(&client, given))?;
         }
     }
     Ok(if is_allowed { Answer::Yes } else { Answer::No })

@@ -5,19 +5,22 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use tidegate::{Micros, Rate, Timestamp, Window};
 
-use crate::output::{BAD, CAREFUL, GOOD, TextTable, plain, styled};
+use crate::output::{BAD, CAREFUL, GOOD, TextTable, cell, plain, styled};
 use crate::times;
 
+/// What is said of an answer that the store had no part in.
+pub(super) const DEGRADED: &str = "degraded: the store was unavailable";
+
 /// The limits of a decision, or of an explained rule.
-pub(super) fn list(decision: &Value) -> &[Value] {
-    let limits = decision.get("limits").and_then(Value::as_array);
-    limits.map_or(&[], Vec::as_slice)
+pub(super) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
+    let list = value.get(key).and_then(Value::as_array);
+    list.map_or(&[], Vec::as_slice)
 }
 
 /// The decision as text: the answer first, then why, then each limit if there are several.
 pub(super) fn decision(decision: &Value, now: Timestamp) -> String {
     let mut text = summary(decision, now);
-    let limits = list(decision);
+    let limits = list(decision, "limits");
     if limits.len() > 1 {
         text.push('\n');
         text.push_str(&limits_table(limits, now));
@@ -38,8 +41,7 @@ pub(super) fn summary(decision: &Value, now: Timestamp) -> String {
         let _ = write!(text, " by rule {}", plain(rule));
     }
     if get("degraded") == &json!(true) {
-        let note = "degraded: the store was unavailable";
-        let _ = write!(text, " ({})", styled(CAREFUL, note));
+        let _ = write!(text, " ({})", styled(CAREFUL, DEGRADED));
     }
     text.push('\n');
     let mut line = |name: &str, value: String| {
@@ -51,11 +53,8 @@ pub(super) fn summary(decision: &Value, now: Timestamp) -> String {
         && is_counted
     {
         let burst = headline(decision).and_then(burst);
-        let text = match burst {
-            Some(burst) => format!("{remaining} of {burst}"),
-            None => format!("{remaining} of {limit}"),
-        };
-        line("remaining", text);
+        let most = burst.unwrap_or_else(|| limit.to_string());
+        line("remaining", format!("{remaining} of {most}"));
     }
     if let Some(reset) = times::instant(get("reset_time")).filter(|_| is_counted) {
         line("resets", when(reset, now));
@@ -82,7 +81,7 @@ fn headline(decision: &Value) -> Option<&Value> {
         let is_same = |key: &&str| limit.get(*key) == decision.get(*key);
         limit.get("shadow") != Some(&json!(true)) && keys.iter().all(is_same)
     };
-    list(decision).iter().find(is_headline)
+    list(decision, "limits").iter().find(is_headline)
 }
 
 /// The burst of a limit with its rate, if they differ: `burst 20, 100/minute`.
@@ -119,8 +118,7 @@ pub(super) fn reason(answer: &Value) -> Option<String> {
         "over_limit" => "the limit is used up".to_owned(),
         "blocked" => "the rule grants nothing to this request".to_owned(),
         "missing_attribute" => {
-            let missing = answer.get("missing").and_then(Value::as_array);
-            let missing = missing.into_iter().flatten().filter_map(Value::as_str);
+            let missing = list(answer, "missing").iter().filter_map(Value::as_str);
             let missing: Vec<String> = missing.map(plain).collect();
             match missing.as_slice() {
                 [one] => format!("the attribute `{one}` is missing"),
@@ -160,16 +158,11 @@ fn limits_table(limits: &[Value], now: Timestamp) -> String {
     for limit in limits {
         let get = |key: &str| limit.get(key).unwrap_or(&Value::Null);
         let is = |key: &str| get(key) == &json!(true);
-        let text = |key: &str| match get(key) {
-            Value::Null => "-".to_owned(),
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
+        let text = |key: &str| cell(get(key));
         let reset = times::instant(get("reset_time"));
-        let notes = [("shadow", is("shadow")), ("degraded", is("degraded"))];
-        let notes = notes.iter().filter(|(_, holds)| *holds);
-        let notes = notes.map(|(note, _)| (*note).to_owned());
-        let notes: Vec<String> = notes.chain(reason(limit)).collect();
+        let notes = ["shadow", "degraded"].into_iter().filter(|note| is(note));
+        let notes: Vec<String> = notes.map(str::to_owned).chain(reason(limit)).collect();
+        let again = (!is("allowed")).then(|| retry(get("retry_after")));
         table.row(vec![
             text("rule"),
             if is("allowed") { "allowed" } else { "denied" }.to_owned(),
@@ -177,11 +170,7 @@ fn limits_table(limits: &[Value], now: Timestamp) -> String {
             burst(limit).unwrap_or_else(|| text("limit")),
             window(limit).unwrap_or_else(|| "-".to_owned()),
             reset.map_or_else(|| "-".to_owned(), |at| times::length(at.since(now))),
-            if is("allowed") {
-                "-".to_owned()
-            } else {
-                retry(get("retry_after"))
-            },
+            again.unwrap_or_else(|| "-".to_owned()),
             notes.join(", "),
         ]);
     }

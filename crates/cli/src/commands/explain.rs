@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use tidegate::Timestamp;
 
-use super::decision::{burst, list, reason, retry, summary, window};
+use super::decision::{DEGRADED, burst, list, reason, retry, summary, window};
 use super::question::QuestionArgs;
 use crate::arguments::ServerArgs;
 use crate::client::ApiClient;
@@ -29,11 +29,8 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Answer> {
     let reply = client.post("/v1/explain", &args.question.body()?)?;
     let reply = reply.accept(&[200])?;
     let is_allowed = reply.part("decision")?.get("allowed") == Some(&json!(true));
-    if args.server.json {
-        output::print_json(&reply.body)?;
-    } else {
-        output::print(&page(&reply.body, args.question.now()))?;
-    }
+    let page = || page(&reply.body, args.question.now());
+    output::print_either(args.server.json, &reply.body, page)?;
     Ok(if is_allowed { Answer::Yes } else { Answer::No })
 }
 
@@ -42,8 +39,7 @@ fn page(explained: &Value, now: Timestamp) -> String {
     let verdict = explained.get("decision").unwrap_or(&Value::Null);
     // The limits follow under their rules.
     let mut text = summary(verdict, now);
-    let rules = explained.get("rules").and_then(Value::as_array);
-    let rules = rules.map_or(&[][..], Vec::as_slice);
+    let rules = list(explained, "rules");
     if verdict.get("rule").is_none_or(Value::is_null) {
         text.push_str(if rules.is_empty() {
             "  the server has no rules\n"
@@ -63,11 +59,8 @@ fn one_rule(rule: &Value, now: Timestamp) -> String {
     let word = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(plain);
     let applies = get("applies") == &json!(true);
     let name = styled(HEADING, &word(rule, "rule").unwrap_or_default());
-    let mut text = if applies {
-        format!("{name} applies\n")
-    } else {
-        format!("{name} does not apply\n")
-    };
+    let word_of = if applies { "applies" } else { "does not apply" };
+    let mut text = format!("{name} {word_of}\n");
     let mut line = |name: &str, value: String| {
         let _ = writeln!(text, "  {name:<12} {value}");
     };
@@ -101,7 +94,7 @@ fn one_rule(rule: &Value, now: Timestamp) -> String {
         };
         line("grants", format!("{value}, from {from}"));
     }
-    for limit in list(rule) {
+    for limit in list(rule, "limits") {
         line("", numbers(limit, now));
         if let Some(promise) = word(limit, "promise") {
             line("", promise);
@@ -151,13 +144,15 @@ fn numbers(limit: &Value, now: Timestamp) -> String {
     if !is("allowed") {
         let _ = write!(text, ", retry after {}", retry(get("retry_after")));
     }
-    for (note, holds) in [
-        ("shadow: counted, not enforced", is("shadow")),
-        ("degraded: the store was unavailable", is("degraded")),
-    ] {
-        if holds {
-            let _ = write!(text, " ({})", styled(CAREFUL, note));
-        }
+    if is("shadow") {
+        let _ = write!(
+            text,
+            " ({})",
+            styled(CAREFUL, "shadow: counted, not enforced")
+        );
+    }
+    if is("degraded") {
+        let _ = write!(text, " ({})", styled(CAREFUL, DEGRADED));
     }
     text
 }

@@ -75,17 +75,11 @@ fn put(
         body["reason"] = json!(reason);
     }
     let reply = client.post(&path(rule), &body)?.accept(&[201])?;
-    if args.server.json {
-        output::print_json(&reply.body)?;
-        return Ok(Answer::Yes);
-    }
-    let text = |name: &str| plain(&text_of(&reply.body, name));
-    output::print(&format!(
-        "{} gets {} of {rule} until {}\n",
-        text("key"),
-        text("limit"),
-        text("expires_at")
-    ))?;
+    output::print_either(args.server.json, &reply.body, || {
+        let [key, limit, end] =
+            ["key", "limit", "expires_at"].map(|name| plain(&text_of(&reply.body, name)));
+        format!("{key} gets {limit} of {rule} until {end}\n")
+    })?;
     Ok(Answer::Yes)
 }
 
@@ -101,14 +95,9 @@ fn remove(client: &ApiClient, rule: &str, key: &str, json: bool) -> anyhow::Resu
         }
         return Ok(Answer::No);
     }
-    if json {
-        output::print_json(&json!({"removed": [key]}))?;
-    } else {
-        output::print(&format!(
-            "removed the override of {rule} for {}\n",
-            plain(key)
-        ))?;
-    }
+    output::print_either(json, &json!({"removed": [key]}), || {
+        format!("removed the override of {rule} for {}\n", plain(key))
+    })?;
     Ok(Answer::Yes)
 }
 
@@ -152,8 +141,7 @@ fn table(overrides: &[Value]) -> String {
 }
 
 fn text_of(value: &Value, name: &str) -> String {
-    let text = value.get(name).and_then(Value::as_str);
-    text.unwrap_or("-").to_owned()
+    value[name].as_str().unwrap_or("-").to_owned()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::attributes::AttributeArgs;
 use crate::arguments::ServerArgs;
 use crate::client::ApiClient;
 use crate::exit::{self, Answer};
-use crate::output::{self, TextTable, plain};
+use crate::output::{self, TextTable, cell, plain};
 
 #[derive(Debug, Args)]
 #[command(after_help = exit::HELP)]
@@ -47,20 +47,13 @@ pub(crate) fn run(args: &ResetArgs) -> anyhow::Result<Answer> {
 fn table(counters: &[Value]) -> String {
     let mut table = TextTable::new(&["rule", "limit", "key", "used"]);
     for counter in counters {
-        let text = |key: &str| match &counter[key] {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
+        let text = |key: &str| cell(&counter[key]);
         let limit = match text("limit").as_str() {
             "0" => "blocked".to_owned(),
             limit => limit.to_owned(),
         };
-        table.row(vec![
-            text("rule"),
-            limit,
-            key_text(&counter["key"]),
-            text("used"),
-        ]);
+        let key = key_text(&counter["key"]);
+        table.row(vec![text("rule"), limit, key, text("used")]);
     }
     table.render()
 }
@@ -68,10 +61,7 @@ fn table(counters: &[Value]) -> String {
 /// The key of a counter: `user_id=u1 ip=203.0.113.7`.
 pub(crate) fn key_text(key: &Value) -> String {
     let parts = key.as_object().into_iter().flatten();
-    let part = |(name, value): (&String, &Value)| match value.as_str() {
-        Some(value) => format!("{name}={value}"),
-        None => format!("{name}={value}"),
-    };
+    let part = |(name, value): (&String, &Value)| format!("{name}={}", cell(value));
     let parts: Vec<String> = parts.map(part).collect();
     if parts.is_empty() {
         return "(one for all)".to_owned();

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use anstyle::Style;
 use clap::Args;
 use serde_json::Value;
 use tidegate::{Clock as _, SystemClock, Timestamp};
@@ -24,22 +23,20 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<Answer> {
     let client = ApiClient::new(&args.server)?;
     let reply = client.get("/v1/status")?.accept(&[200])?;
     let status = reply.part("status")?;
-    if args.server.json {
-        output::print_json(&reply.body)?;
-    } else {
-        let text = rendered(client.server(), &reply.body, SystemClock.now());
-        output::print(&text)?;
-    }
+    let text = || rendered(client.server(), &reply.body, SystemClock.now());
+    output::print_either(args.server.json, &reply.body, text)?;
     let is_ready = matches!(status.as_str(), Some("ready" | "degraded"));
     Ok(if is_ready { Answer::Yes } else { Answer::No })
 }
 
 fn rendered(server: &str, body: &Value, now: Timestamp) -> String {
     let status = body["status"].as_str().unwrap_or("unknown");
-    let mut text = format!(
-        "{server} is {}\n",
-        styled(style_of(status).bold(), &plain(status))
-    );
+    let style = match status {
+        "ready" => GOOD,
+        "degraded" => CAREFUL,
+        _ => BAD,
+    };
+    let mut text = format!("{server} is {}\n", styled(style.bold(), &plain(status)));
     let mut line = |name: &str, value: String| {
         let _ = writeln!(text, "  {name:<11}{}", plain(&value));
     };
@@ -74,14 +71,6 @@ fn rendered(server: &str, body: &Value, now: Timestamp) -> String {
     text
 }
 
-fn style_of(status: &str) -> Style {
-    match status {
-        "ready" => GOOD,
-        "degraded" => CAREFUL,
-        _ => BAD,
-    }
-}
-
 /// The kind of the store, and how it answers.
 fn store(store: &Value, now: Timestamp) -> String {
     let mut text = store["kind"].as_str().unwrap_or("?").to_owned();
@@ -96,10 +85,14 @@ fn store(store: &Value, now: Timestamp) -> String {
         };
         let _ = write!(text, ", {what} since {} ({span})", times::rfc3339(since));
     }
-    if let Some(problem) = store["problem"].as_str() {
+    push_problem(&mut text, store);
+    text
+}
+
+fn push_problem(text: &mut String, part: &Value) {
+    if let Some(problem) = part["problem"].as_str() {
         let _ = write!(text, ": {problem}");
     }
-    text
 }
 
 fn rules(rules: &Value) -> String {
@@ -110,9 +103,7 @@ fn rules(rules: &Value) -> String {
         None => rules["source"].as_str().unwrap_or("?").to_owned(),
     };
     let mut text = format!("{count}, version {}, from {source}", rules["version"]);
-    if let Some(problem) = rules["problem"].as_str() {
-        let _ = write!(text, ": {problem}");
-    }
+    push_problem(&mut text, rules);
     text
 }
 
@@ -125,9 +116,7 @@ fn written(snapshot: &Value, now: Timestamp) -> String {
         ),
         None => "not written yet".to_owned(),
     };
-    if let Some(problem) = snapshot["problem"].as_str() {
-        let _ = write!(text, ": {problem}");
-    }
+    push_problem(&mut text, snapshot);
     text
 }
 

@@ -59,30 +59,11 @@ enum ActivityWindow {
 }
 
 impl ActivityWindow {
-    /// As the API names it.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Minute => "1m",
-            Self::FiveMinutes => "5m",
-            Self::Hour => "1h",
-            Self::Day => "24h",
-        }
-    }
-
     /// The window of the top keys: there are two.
     fn of_keys(self) -> &'static str {
         match self {
             Self::Minute | Self::FiveMinutes => "1m",
             Self::Hour | Self::Day => "1h",
-        }
-    }
-
-    fn next(self) -> Self {
-        match self {
-            Self::Minute => Self::FiveMinutes,
-            Self::FiveMinutes => Self::Hour,
-            Self::Hour => Self::Day,
-            Self::Day => Self::Minute,
         }
     }
 }
@@ -96,49 +77,29 @@ enum RuleOrder {
     Name,
 }
 
-impl RuleOrder {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Denied => "denied",
-            Self::Allowed => "allowed",
-            Self::Cost => "cost",
-            Self::Name => "name",
-        }
-    }
-
-    fn next(self) -> Self {
-        match self {
-            Self::Denied => Self::Allowed,
-            Self::Allowed => Self::Cost,
-            Self::Cost => Self::Name,
-            Self::Name => Self::Denied,
-        }
-    }
-}
-
 /// The order of top keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum KeyOrder {
     Denied,
     Used,
 }
 
-impl KeyOrder {
+/// One of several values that a key of the keyboard goes through.
+trait Choice: ValueEnum + PartialEq {
     /// As the API names it.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Denied => "denied",
-            Self::Used => "used",
-        }
+    fn name(&self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    fn next(self) -> Self {
-        match self {
-            Self::Denied => Self::Used,
-            Self::Used => Self::Denied,
-        }
+    fn next(&self) -> Self {
+        let all = Self::value_variants();
+        let following = all.iter().skip_while(|one| *one != self).nth(1);
+        following.unwrap_or(&all[0]).clone()
     }
 }
+
+impl<T: ValueEnum + PartialEq> Choice for T {}
 
 pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Answer> {
     let client = ApiClient::new(&args.server)?;

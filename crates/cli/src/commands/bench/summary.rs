@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_load::LoadReport;
 
-use crate::output::{BAD, CAREFUL, HEADING, plain, styled};
+use crate::output::{BAD, CAREFUL, HEADING, grouped, plain, styled};
 
 /// The longest bar of the plot.
 const WIDTH: f64 = 40.0;
@@ -148,19 +148,6 @@ pub(super) fn per_second(count: u64, elapsed: Duration) -> String {
     let micros = elapsed.as_micros().max(1);
     let rate = u128::from(count) * 1_000_000 / micros;
     grouped(u64::try_from(rate).unwrap_or(u64::MAX))
-}
-
-/// A number with commas: `1,234,567`.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use tidegate_load::{
     Endpoint, GrpcTarget, HttpTarget, LoadCommand, MessageField, RespTarget, Target,
 };
@@ -15,7 +15,7 @@ use ureq::http::{Method, Uri};
 
 use crate::arguments::ServerArgs;
 use crate::client::ApiClient;
-use crate::commands::attributes::attribute;
+use crate::commands::attributes::{AttributeArgs, attribute};
 
 /// The attribute of a request for which none was given.
 const DEFAULT_ATTRIBUTE: (&str, &str) = ("user_id", "user_{key}");
@@ -197,13 +197,9 @@ fn or_default(attributes: &[(String, String)]) -> Vec<(String, String)> {
 
 /// The body of a check.
 fn check(attributes: &[(String, String)]) -> anyhow::Result<String> {
-    let mut map = Map::new();
-    for (name, value) in or_default(attributes) {
-        if map.insert(name.clone(), Value::String(value)).is_some() {
-            bail!("the attribute `{name}` is given twice; keep one");
-        }
-    }
-    Ok(json!({ "attributes": map }).to_string())
+    let attributes = or_default(attributes);
+    let attributes = AttributeArgs { attributes }.to_json()?;
+    Ok(json!({ "attributes": attributes }).to_string())
 }
 
 fn header(text: &str) -> Result<(String, String), String> {

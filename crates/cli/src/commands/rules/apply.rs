@@ -65,13 +65,10 @@ fn report(
     version: Option<u64>,
     json: bool,
 ) -> std::io::Result<()> {
-    if json {
-        let mut object = changes.ids_as_json();
-        object["dry_run"] = json!(is_dry_run);
-        object["version"] = json!(version);
-        return output::print_json(&object);
-    }
-    output::print(&report_text(changes, is_dry_run, version))
+    let mut object = changes.ids_as_json();
+    object["dry_run"] = json!(is_dry_run);
+    object["version"] = json!(version);
+    output::print_either(json, &object, || report_text(changes, is_dry_run, version))
 }
 
 fn report_text(changes: &Changes, is_dry_run: bool, version: Option<u64>) -> String {

@@ -23,10 +23,7 @@ pub(super) fn run(args: &DeleteArgs, client: &ApiClient, json: bool) -> anyhow::
         remote::note_missing(&args.id, json)?;
         return Ok(Answer::No);
     }
-    if json {
-        output::print_json(&json!({"removed": [args.id]}))?;
-    } else {
-        output::print(&format!("removed {}\n", args.id))?;
-    }
+    let removed = json!({"removed": [args.id]});
+    output::print_either(json, &removed, || format!("removed {}\n", args.id))?;
     Ok(Answer::Yes)
 }

@@ -56,11 +56,7 @@ pub(super) fn run(args: &DiffArgs, client: &ApiClient, json: bool) -> anyhow::Re
 /// Compares two versions of the server's rules.
 fn compare(args: &DiffArgs, client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
     let diff = versions(client, args.from, args.to)?;
-    if json {
-        output::print_json(&diff)?;
-    } else {
-        output::print(&diff_text(&diff))?;
-    }
+    output::print_either(json, &diff, || diff_text(&diff))?;
     Ok(answer(diff["text"] == ""))
 }
 
@@ -70,11 +66,13 @@ pub(super) fn versions(
     from: Option<u64>,
     to: Option<u64>,
 ) -> anyhow::Result<Value> {
-    let given = [("from", from), ("to", to)];
-    let given = given
-        .iter()
-        .filter_map(|(name, version)| Some(format!("{name}={}", (*version)?)));
-    let query = given.collect::<Vec<String>>().join("&");
+    let from = from.map(|version| format!("from={version}"));
+    let to = to.map(|version| format!("to={version}"));
+    let query = from
+        .into_iter()
+        .chain(to)
+        .collect::<Vec<String>>()
+        .join("&");
     let reply = client.get(&format!("/v1/rules/diff?{query}"))?;
     let reply = reply.accept(&[200])?;
     reply.part("text")?;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::diff::{diff_text, versions};
 use crate::client::{ApiClient, Refused};
 use crate::exit::Answer;
-use crate::output::{self, HEADING, TextTable, plain, styled};
+use crate::output::{self, HEADING, TextTable, cell, plain, styled};
 
 #[derive(Debug, Args)]
 pub(super) struct HistoryArgs {
@@ -71,11 +71,7 @@ fn diff_of(client: &ApiClient, row: &Value, older: &[Value]) -> anyhow::Result<O
 
 /// A row of the history, followed by its diff.
 fn with_diff(row: &Value, diff: Option<&Value>) -> String {
-    let text = |key: &str| match &row[key] {
-        Value::Null => "-".to_owned(),
-        Value::String(text) => plain(text),
-        other => other.to_string(),
-    };
+    let text = |key: &str| plain(&cell(&row[key]));
     let (version, at, by) = (text("version"), text("at"), text("by"));
     let heading = styled(HEADING, &format!("version {version}  {at}  {by}"));
     let mut lines = vec![heading];
@@ -92,13 +88,9 @@ fn with_diff(row: &Value, diff: Option<&Value>) -> String {
 fn table(versions: &[Value]) -> String {
     let mut table = TextTable::new(&["version", "at", "by", "changes"]);
     for version in versions {
-        let text = |key: &str| match version.get(key) {
-            None | Some(Value::Null) => "-".to_owned(),
-            Some(Value::String(text)) => text.clone(),
-            Some(other) => other.to_string(),
-        };
-        let changes = version.get("changes").and_then(Value::as_array);
-        let changes = changes.into_iter().flatten().filter_map(Value::as_str);
+        let text = |key: &str| cell(&version[key]);
+        let changes = version["changes"].as_array().into_iter().flatten();
+        let changes = changes.filter_map(Value::as_str);
         let mut changes = changes.map(str::to_owned);
         let first = changes.next().unwrap_or_else(|| "-".to_owned());
         table.row(vec![text("version"), text("at"), text("by"), first]);

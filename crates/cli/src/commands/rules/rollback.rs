@@ -26,21 +26,19 @@ pub(super) fn run(args: &RollbackArgs, client: &ApiClient, json: bool) -> anyhow
         body["dry_run"] = json!(true);
     }
     let reply = client.post("/v1/rules/rollback", &body)?.accept(&[200])?;
-    if json {
-        output::print_json(&reply.body)?;
-        return Ok(Answer::Yes);
-    }
-    if args.dry_run {
-        reply.part("text")?;
-        output::print(&diff_text(&reply.body))?;
+    if json || args.dry_run {
+        if !json {
+            reply.part("text")?;
+        }
+        output::print_either(json, &reply.body, || diff_text(&reply.body))?;
         return Ok(Answer::Yes);
     }
     let remote = Remote::from_reply(&reply)?;
     let rules = counted(remote.rules.len(), "rule");
-    let now = match remote.version {
-        Some(version) => format!(", now as version {version}"),
-        None => String::new(),
-    };
+    let now = remote
+        .version
+        .map(|version| format!(", now as version {version}"));
+    let now = now.unwrap_or_default();
     output::print(&format!("back to version {}{now}: {rules}\n", args.version))?;
     Ok(Answer::Yes)
 }

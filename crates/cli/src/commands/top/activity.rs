@@ -5,6 +5,7 @@ use tidegate::printable::escaped;
 
 use super::RuleOrder;
 use crate::commands::reset::key_text;
+use crate::output::grouped;
 
 /// The outcomes of requests over time, each a list of counts, oldest first.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -191,19 +192,6 @@ pub(super) fn rate_text(rate: f64) -> String {
     )]
     let whole = rate.round() as u64;
     grouped(whole)
-}
-
-/// A number with its thousands apart: `1,234,567`.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Counts as a line of bars, the newest at the right; blank where nothing happened.

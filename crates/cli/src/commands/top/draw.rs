@@ -8,9 +8,10 @@ use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Table, TableState};
 use tidegate::printable::escaped;
 use tidegate::{Clock as _, SystemClock};
 
-use super::activity::{ShownKey, ShownKeys, ShownRule, grouped, rate_text, sparkline};
+use super::Choice as _;
+use super::activity::{ShownKey, ShownKeys, ShownRule, rate_text, sparkline};
 use super::state::{TopPage, TopState};
-use crate::output::counted;
+use crate::output::{counted, grouped};
 use crate::times::{self, whole_seconds};
 
 /// The height from which the keys of the selected rule are shown below the rules.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tidegate::{Clock as _, SystemClock};
 
 use super::activity::{ShownActivity, ShownKeys};
-use super::{ActivityWindow, KeyOrder, RuleOrder};
+use super::{ActivityWindow, Choice as _, KeyOrder, RuleOrder};
 use crate::client::{ApiClient, Refused};
 
 /// How often the server is asked.

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::activity::{ShownKeys, grouped, rate_text};
+use super::Choice as _;
+use super::activity::{ShownKeys, rate_text};
 use super::draw::ago;
 use super::feed::{TopAnswer, TopQuestion};
-use crate::output::{TextTable, counted, plain};
+use crate::output::{TextTable, counted, grouped, plain};
 
 /// The rules and their rates, and the top keys of one of them.
 pub(super) fn rendered(server: &str, wanted: &TopQuestion, fetched: &TopAnswer) -> String {
@@ -64,14 +65,10 @@ pub(super) fn rendered(server: &str, wanted: &TopQuestion, fetched: &TopAnswer) 
 fn keys_table(keys: &ShownKeys, now: f64) -> String {
     let mut table = TextTable::new(&["key", "denied", "used", "at least", "at most", "seen"]);
     for key in &keys.keys {
-        table.row(vec![
-            key.text.clone(),
-            grouped(key.denied),
-            grouped(key.used),
-            grouped(key.lower),
-            grouped(key.upper),
-            key.last_seen.map_or_else(String::new, |at| ago(now - at)),
-        ]);
+        let mut cells = vec![key.text.clone()];
+        cells.extend([key.denied, key.used, key.lower, key.upper].map(grouped));
+        cells.push(key.last_seen.map_or_else(String::new, |at| ago(now - at)));
+        table.row(cells);
     }
     table.render()
 }

@@ -3,6 +3,7 @@
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use tidegate::{Clock as _, SystemClock, Timestamp};
 
+use super::Choice as _;
 use super::activity::ShownRule;
 use super::feed::{TopAnswer, TopNews, TopQuestion};
 
