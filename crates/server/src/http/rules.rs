@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::header::{ETAG, IF_MATCH, IF_NONE_MATCH, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::json;
-use tidegate::document::{Entry, Node, Place, Problems, Scalar, ScalarKind, Spot, Value};
+use tidegate::document::{Entry, Node, Place, Problems, Spot, Value};
 use tidegate::rules::{Rule, RuleSet};
 
 use super::body::ArrivingBody;
@@ -42,13 +42,10 @@ fn take_version(document: &mut Node) -> Result<Option<u64>, HttpProblem> {
         return Ok(None);
     }
     let mut problems = Problems::new();
-    let version = Spot::document()
-        .field("version")
-        .integer(&version, 0, u64::MAX, &mut problems);
-    match version {
-        Some(version) => Ok(Some(version)),
-        None => Err(HttpProblem::invalid_rules(&problems)),
-    }
+    let spot = Spot::document().field("version");
+    let version = spot.integer(&version, 0, u64::MAX, &mut problems);
+    let wrong = || HttpProblem::invalid_rules(&problems);
+    version.map(Some).ok_or_else(wrong)
 }
 
 /// All rules, with their version and tag.
@@ -59,11 +56,7 @@ pub(super) fn whole_set(admin: &Admin) -> ApiReply {
     let tag = etag(&rules.written());
     let rules: Vec<serde_json::Value> = rules.iter().map(|rule| answered(&rule)).collect();
     let body = json!({"rules": rules, "version": version});
-    with_header(
-        json(StatusCode::OK, body.to_string().into_bytes()),
-        ETAG,
-        &tag,
-    )
+    with_header(json(StatusCode::OK, body.to_string()), ETAG, &tag)
 }
 
 pub(super) fn get(call: &ApiCall) -> Result<ApiReply, HttpProblem> {
@@ -72,14 +65,12 @@ pub(super) fn get(call: &ApiCall) -> Result<ApiReply, HttpProblem> {
     super::need_rules(&admin.decider)?;
     let rules = admin.gate.rules();
     let rule = rules.get(id).ok_or_else(|| no_such_rule(id))?;
-    Ok(unless_known(
-        &call.parts.headers,
-        one(StatusCode::OK, &rule),
-    ))
+    let reply = one(StatusCode::OK, &rule);
+    Ok(unless_known(&call.parts.headers, reply))
 }
 
 fn one(status: StatusCode, rule: &Rule) -> ApiReply {
-    let reply = json(status, answered(rule).to_string().into_bytes());
+    let reply = json(status, answered(rule).to_string());
     with_header(reply, ETAG, &etag_of(rule))
 }
 
@@ -171,37 +162,21 @@ fn rules_in(document: &mut Node) -> &mut [Node] {
 
 /// The list of rules in a body. A missing list is an error: it must not remove all rules.
 fn rules_of(document: &Node) -> Result<&[Node], HttpProblem> {
-    let Value::Map(entries) = &document.value else {
-        return Ok(&[]);
-    };
-    match entries.iter().find(|entry| entry.key == "rules") {
-        Some(Entry { value, .. }) => match &value.value {
-            Value::List(rules) => Ok(rules),
-            Value::Null => Err(HttpProblem::new(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "`rules` must be a list; write `[]` to remove all rules",
-            )),
-            Value::Scalar(_) | Value::Map(_) => Ok(&[]),
-        },
-        None => Ok(&[]),
+    match document.get("rules").map(|rules| &rules.value) {
+        Some(Value::List(rules)) => Ok(rules),
+        Some(Value::Null) => Err(HttpProblem::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "`rules` must be a list; write `[]` to remove all rules",
+        )),
+        _ => Ok(&[]),
     }
 }
 
 /// How many rules repeat the id of an earlier one.
 fn repeated_ids(rules: &[Node]) -> usize {
-    let id_of = |rule: &Node| {
-        let Value::Map(entries) = &rule.value else {
-            return None;
-        };
-        let id = entries.iter().find(|entry| entry.key == "id")?;
-        match &id.value.value {
-            Value::Scalar(id) => Some(id.text.clone()),
-            Value::Null | Value::List(_) | Value::Map(_) => None,
-        }
-    };
     let mut seen = HashSet::new();
-    let ids = rules.iter().filter_map(id_of);
-    ids.filter(|id| !seen.insert(id.clone())).count()
+    let ids = rules.iter().filter_map(|rule| rule.get("id")?.text());
+    ids.filter(|id| !seen.insert(*id)).count()
 }
 
 /// Adds the id of the path to a rule without one.
@@ -210,17 +185,10 @@ pub(super) fn name_if_nameless(document: &mut Node, id: &str) {
         return;
     };
     if entries.iter().all(|entry| entry.key != "id") {
-        let value = Value::Scalar(Scalar {
-            text: id.to_owned(),
-            kind: ScalarKind::Text,
-        });
         let id = Entry {
             key: "id".to_owned(),
             key_place: Place::Nowhere,
-            value: Node {
-                value,
-                place: Place::Nowhere,
-            },
+            value: Node::of_text(id),
         };
         entries.insert(0, id);
     }

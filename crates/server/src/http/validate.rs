@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tidegate::document::{self, Node, Place, Problem, Problems, Severity, Source, write_yaml};
+use tidegate::document::{self, Place, Problem, Problems, Severity, Source, write_yaml};
 use tidegate::rules::Rule;
 use tidegate::{Clock as _, SystemClock};
 
@@ -73,18 +73,11 @@ fn read(admin: &Admin, id: &str, text: &str) -> (Option<Rule>, Problems) {
                 rule.id()
             );
             let spot = document::Spot::document().field("id");
-            problems.error(&place_of_id(&node), &spot, message);
+            let place = node.get("id").map_or(&Place::Nowhere, |id| &id.place);
+            problems.error(place, &spot, message);
             (None, problems)
         }
     }
-}
-
-fn place_of_id(node: &Node) -> Place {
-    let document::Value::Map(entries) = &node.value else {
-        return Place::Nowhere;
-    };
-    let id = entries.iter().find(|entry| entry.key == "id");
-    id.map_or(Place::Nowhere, |entry| entry.value.place.clone())
 }
 
 fn written(problem: &Problem) -> Value {

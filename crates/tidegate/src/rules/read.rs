@@ -30,18 +30,12 @@ pub(super) fn rules(
     let fields = Fields::new(node, document.clone(), &RULE_SET, problems)?;
     let empty = fields.key("rules");
     let listed = fields.take("rules");
-    if let Value::Map(entries) = &node.value {
-        let is_of_rule = |entry: &&Entry| RULE.iter().any(|row| row.name == entry.key);
-        // It has lost its indentation.
-        let lost = entries.iter().find(is_of_rule);
-        if let Some(lost) = lost {
-            let message = format!(
-                "`{}` belongs to a rule: indent it below the rule's `- id:`",
-                lost.key
-            );
-            problems.error(&lost.key_place, &document, message);
-            return None;
-        }
+    let is_of_rule = |entry: &&Entry| RULE.iter().any(|row| row.name == entry.key);
+    // It has lost its indentation.
+    if let Some(Entry { key, key_place, .. }) = node.entries().iter().find(is_of_rule) {
+        let message = format!("`{key}` belongs to a rule: indent it below the rule's `- id:`");
+        problems.error(key_place, &document, message);
+        return None;
     }
     let all_known = fields.done(problems);
     let Some((spot, list)) = listed else {
@@ -95,12 +89,6 @@ pub(super) fn repeated_id(id: &str, first: &Place) -> String {
 
 /// The text under `id`, if there is one, and where it stands.
 pub(super) fn id_of(node: &Node) -> Option<(&str, &Place)> {
-    let Value::Map(entries) = &node.value else {
-        return None;
-    };
-    let entry = entries.iter().find(|entry| entry.key == "id")?;
-    match &entry.value.value {
-        Value::Scalar(scalar) => Some((&scalar.text, &entry.value.place)),
-        _ => None,
-    }
+    let id = node.get("id")?;
+    Some((id.text()?, &id.place))
 }

@@ -19,7 +19,7 @@ use super::read_override::{network_of, override_key};
 use super::rule::{Consistency, Rule};
 use super::{RuleSettings, hashed, read_adaptive};
 use crate::attributes::Attributes;
-use crate::document::{Fields, Node, Place, Problems, Scalar, ScalarKind, Spot, Value};
+use crate::document::{Fields, Node, Problems, Spot};
 use crate::value::text_of_form;
 
 /// Temporary overrides, by the id of their rule. Overrides of an unknown rule have no effect.
@@ -260,13 +260,7 @@ impl OverrideReader {
     }
 
     fn read(&self, limit: &str) -> Result<Grant, String> {
-        let node = Node {
-            value: Value::Scalar(Scalar {
-                text: limit.to_owned(),
-                kind: ScalarKind::Text,
-            }),
-            place: Place::Nowhere,
-        };
+        let node = Node::of_text(limit);
         let spot = Spot::document().field("limit");
         let mut problems = Problems::new();
         let Some(grant) = read_limit::grant(&node, &spot, &self.counting, &mut problems) else {

@@ -1,7 +1,5 @@
 //! Warnings: valid rules that are probably mistakes.
 
-use tidegate_core::Limit;
-
 use super::RuleSettings;
 use super::applies::ALWAYS_KNOWN;
 use super::client_written::is_client_written;
@@ -154,10 +152,8 @@ impl RuleInspector<'_> {
         if self.rule.overrides.is_empty() || is_by_address {
             return;
         }
-        let Value::Map(entries) = &self.value("overrides").value else {
-            return;
-        };
-        for entry in entries.iter().filter(|entry| entry.key.contains('*')) {
+        let entries = self.value("overrides").entries().iter();
+        for entry in entries.filter(|entry| entry.key.contains('*')) {
             let key = &entry.key;
             let message = format!(
                 "`*` stands for itself in an override; this is for a client that is called `{key}`"
@@ -174,13 +170,7 @@ impl RuleInspector<'_> {
         };
         // A limit that moves may become large enough.
         let first = usize::from(self.rule.adaptive.is_some());
-        let limits = self.rule.grants.iter().skip(first).flat_map(|grant| {
-            let limits: &[Limit] = match grant {
-                Grant::Limits(limits) => limits,
-                Grant::Unlimited | Grant::Blocked => &[],
-            };
-            limits
-        });
+        let limits = self.rule.grants.iter().skip(first).flat_map(Grant::limits);
         let small = limits
             .filter(|limit| limit.capacity() < cost)
             .min_by_key(|limit| limit.capacity());
@@ -196,18 +186,13 @@ impl RuleInspector<'_> {
 
     /// The value of a key of the rule.
     fn value(&self, key: &str) -> &Node {
-        let Value::Map(entries) = &self.node.value else {
-            return self.node;
-        };
-        let entry = entries.iter().find(|entry| entry.key == key);
-        entry.map_or(self.node, |entry| &entry.value)
+        self.node.get(key).unwrap_or(self.node)
     }
 
     /// Where a text stands in the list under a key of the rule.
     fn place_in(&self, key: &str, text: &str) -> &Place {
         let value = self.value(key);
-        let is_meant =
-            |item: &&Node| matches!(&item.value, Value::Scalar(scalar) if scalar.text == text);
+        let is_meant = |item: &&Node| item.text() == Some(text);
         let item = match &value.value {
             Value::List(list) => list.iter().find(is_meant),
             _ => None,

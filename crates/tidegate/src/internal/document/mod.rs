@@ -130,12 +130,39 @@ impl Source {
 impl Node {
     /// A node for a value that was set outside of any file.
     pub fn setting(name: &str, text: &str) -> Self {
-        Self {
-            value: Value::Scalar(Scalar {
-                text: text.to_owned(),
-                kind: ScalarKind::Plain,
-            }),
-            place: Place::Setting(name.to_owned()),
+        Self::scalar(text, ScalarKind::Plain, Place::Setting(name.to_owned()))
+    }
+
+    /// A node of text that stands in no document.
+    pub fn of_text(text: &str) -> Self {
+        Self::scalar(text, ScalarKind::Text, Place::Nowhere)
+    }
+
+    fn scalar(text: &str, kind: ScalarKind, place: Place) -> Self {
+        let text = text.to_owned();
+        let value = Value::Scalar(Scalar { text, kind });
+        Self { value, place }
+    }
+
+    /// The entries of a map; none of anything else.
+    pub fn entries(&self) -> &[Entry] {
+        match &self.value {
+            Value::Map(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    /// The value of a key of a map.
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        let entry = self.entries().iter().find(|entry| entry.key == key);
+        entry.map(|entry| &entry.value)
+    }
+
+    /// What a scalar says.
+    pub fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Scalar(scalar) => Some(&scalar.text),
+            _ => None,
         }
     }
 

@@ -24,10 +24,8 @@ use crate::rules::{RuleSet, RuleSettings, write};
 
 /// Whether the first document is of this form.
 pub(in crate::rules) fn are_written(documents: &[Node]) -> bool {
-    let Some(Value::Map(entries)) = documents.first().map(|node| &node.value) else {
-        return false;
-    };
-    let has = |key: &str| entries.iter().any(|entry| entry.key == key);
+    let first = documents.first();
+    let has = |key: &str| first.is_some_and(|node| node.get(key).is_some());
     !has("rules") && (has("domain") || has("descriptors"))
 }
 
@@ -308,11 +306,7 @@ pub(super) fn read_flag<'n>(
 }
 
 fn rate_limit_of(node: &Node) -> Option<&Node> {
-    let Value::Map(entries) = &node.value else {
-        return None;
-    };
-    let entry = entries.iter().find(|entry| entry.key == "rate_limit");
-    entry.map(|entry| &entry.value)
+    node.get("rate_limit")
 }
 
 /// The rule as JSON, as the API shows it: like any other, with its position in the file.
