@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode, Version, response};
+use http_body_util::Either;
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
 use tidegate_listen::clock::now;
@@ -299,7 +300,7 @@ impl OutgoingRequest<'_> {
             }
             let holding = self.holding.take();
             let body = UpstreamBody::new(source, in_flight, patience, holding);
-            return Tried::Answered(Response::from_parts(head, AnswerBody::Upstream(body)));
+            return Tried::Answered(Response::from_parts(head, Either::Left(body)));
         }
         let (Some(_), BodySource::Http1(connection)) = (&self.upgrade, source) else {
             return Tried::Failed(GatewayFailure::UnwantedUpgrade);
@@ -317,7 +318,7 @@ impl OutgoingRequest<'_> {
         head.extensions
             .insert(ServerEnd::new(tunnel, patience, permit));
         let body = UpstreamBody::of_tunnel(in_flight);
-        Tried::Answered(Response::from_parts(head, AnswerBody::Upstream(body)))
+        Tried::Answered(Response::from_parts(head, Either::Left(body)))
     }
 }
 

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tidegate_listen::stall::{Stall, Stalled};
 
@@ -15,10 +15,7 @@ use crate::http1::{Broken, Http1};
 use crate::worker::InFlight;
 
 /// The body of an answer: of a server, or of this gateway.
-pub(crate) enum AnswerBody {
-    Upstream(UpstreamBody),
-    Own(Full<Bytes>),
-}
+pub(crate) type AnswerBody = Either<UpstreamBody, Full<Bytes>>;
 
 /// Why an answer ends early.
 #[derive(Debug, thiserror::Error)]
@@ -87,13 +84,8 @@ impl UpstreamBody {
         timeout: Duration,
         held: Option<Box<HeldRequest>>,
     ) -> Self {
-        let mut body = Self {
-            source,
-            in_flight: Some(in_flight),
-            silence: Stall::new(timeout),
-            broken: None,
-            held,
-        };
+        let mut body = Self::of(source, Some(in_flight), Stall::new(timeout));
+        body.held = held;
         if body.source.is_end() {
             body.end();
         }
@@ -102,21 +94,22 @@ impl UpstreamBody {
 
     /// Moves the rest of the body out, to be read without the client.
     fn abandon(&mut self) -> Self {
-        Self {
-            source: std::mem::replace(&mut self.source, BodySource::Ended),
-            in_flight: self.in_flight.take(),
-            silence: std::mem::replace(&mut self.silence, Stall::new(Duration::MAX)),
-            broken: None,
-            held: None,
-        }
+        let source = std::mem::replace(&mut self.source, BodySource::Ended);
+        let silence = std::mem::replace(&mut self.silence, Stall::new(Duration::MAX));
+        Self::of(source, self.in_flight.take(), silence)
     }
 
     /// The empty body of an answer that changes the protocol; the server counts as busy while it lives.
     pub(crate) fn of_tunnel(in_flight: InFlight) -> Self {
+        let silence = Stall::new(Duration::MAX);
+        Self::of(BodySource::Ended, Some(in_flight), silence)
+    }
+
+    fn of(source: BodySource, in_flight: Option<InFlight>, silence: Stall) -> Self {
         Self {
-            source: BodySource::Ended,
-            in_flight: Some(in_flight),
-            silence: Stall::new(Duration::MAX),
+            source,
+            in_flight,
+            silence,
             broken: None,
             held: None,
         }
@@ -193,36 +186,5 @@ impl Body for UpstreamBody {
 
     fn size_hint(&self) -> SizeHint {
         self.source.size_hint()
-    }
-}
-
-impl Body for AnswerBody {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match self.get_mut() {
-            Self::Upstream(body) => Pin::new(body).poll_frame(cx),
-            Self::Own(body) => Pin::new(body)
-                .poll_frame(cx)
-                .map_err(|impossible| match impossible {}),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Upstream(body) => body.is_end_stream(),
-            Self::Own(body) => body.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Upstream(body) => body.size_hint(),
-            Self::Own(body) => body.size_hint(),
-        }
     }
 }

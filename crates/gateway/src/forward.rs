@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicUsize;
 
 use http::header::TRAILER;
 use http::{HeaderValue, Request, Response, Version, request};
+use http_body_util::Either;
 use hyper::body::Incoming;
 use tidegate_tower::{RequestPermit, Unmeasured};
 
@@ -37,7 +38,7 @@ pub(crate) async fn forward(
     };
     Ok(answered.unwrap_or_else(|failure| {
         tracing::debug!(error = %failure, source = ?std::error::Error::source(&failure), "not forwarded");
-        let mut reply = failure.reply().map(AnswerBody::Own);
+        let mut reply = failure.reply().map(Either::Right);
         reply.extensions_mut().insert(Unmeasured);
         reply
     }))

@@ -1,11 +1,11 @@
 //! Copies bytes both ways, for upgraded connections such as WebSocket.
 
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
+use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
+use tokio_util::io::InspectReader;
 
 use super::{Moves, Stalled};
 
@@ -16,46 +16,11 @@ where
     B: AsyncRead + AsyncWrite + Unpin,
 {
     let moves = &Moves::default();
-    let (mut one, mut other) = (Moving { io: one, moves }, Moving { io: other, moves });
+    let mut one = InspectReader::new(one, |_| moves.note());
+    let mut other = InspectReader::new(other, |_| moves.note());
     tokio::select! {
         copied = copy_bidirectional(&mut one, &mut other) => copied.map(drop),
         () = moves.stalled(timeout) => Err(Stalled.into()),
-    }
-}
-
-/// Records reads.
-struct Moving<'m, T> {
-    io: T,
-    moves: &'m Moves,
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for Moving<'_, T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.io).poll_read(cx, buffer))?;
-        self.moves.note();
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Moving<'_, T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }
 

@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::stream::poll_fn;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Response, StatusCode};
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Either, Full, StreamBody};
+use hyper::body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::MissedTickBehavior;
 
+use super::ApiBody;
 use super::activity::{activity_question, current, need_activity};
-use super::api_body::ApiBody;
 use super::call::ApiCall;
 use crate::activity::{ActivityQuestion, ServerActivity};
 use crate::admin::{Admin, MOST_STREAMS};
@@ -30,11 +32,13 @@ pub(super) fn open(call: &ApiCall) -> Result<Response<ApiBody>, HttpProblem> {
     let activity = need_activity(admin)?;
     let question = activity_question(&call.parts)?;
     let body = if call.parts.method == Method::HEAD {
-        ApiBody::Whole(Full::default())
+        Either::Left(Full::default())
     } else {
         let permit = Arc::clone(&admin.streams).try_acquire_owned();
         let permit = permit.map_err(|_| too_many())?;
-        let (sender, events) = mpsc::channel(WAITING);
+        let (sender, mut events) = mpsc::channel(WAITING);
+        let frame = |event: Option<Bytes>| event.map(|event| Ok(Frame::data(event)));
+        let events = poll_fn(move |cx| events.poll_recv(cx).map(frame));
         let (admin, activity) = (Arc::clone(admin), Arc::clone(activity));
         let stream = ActivityStream {
             activity,
@@ -43,7 +47,7 @@ pub(super) fn open(call: &ApiCall) -> Result<Response<ApiBody>, HttpProblem> {
             _permit: permit,
         };
         tokio::spawn(stream.run(admin));
-        ApiBody::Events(events)
+        Either::Right(StreamBody::new(events).boxed_unsync())
     };
     let mut reply = Response::new(body);
     let media_type = HeaderValue::from_static("text/event-stream");

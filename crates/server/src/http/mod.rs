@@ -5,7 +5,6 @@
 
 mod activity;
 mod activity_stream;
-mod api_body;
 mod authorize;
 mod body;
 mod call;
@@ -36,7 +35,8 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
-use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use tidegate_codec::json::{answer, number, question};
 use tidegate_listen::{Drain, ListenSettings, Peer};
@@ -46,10 +46,12 @@ use crate::access::{CallScope, Caller};
 use crate::admin::Admin;
 use crate::decider::Decider;
 use crate::problem::{ApiReply, HttpProblem};
-use api_body::ApiBody;
 use body::ArrivingBody;
 use call::ApiCall;
 use route::{ApiHandler, ApiRoute};
+
+/// The body of a reply: whole, or a stream of events.
+pub(crate) type ApiBody = Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>;
 
 /// The HTTP API.
 struct Api {
@@ -95,7 +97,7 @@ async fn answer(
 ) -> Result<Response<ApiBody>, Infallible> {
     let (parts, body) = request.into_parts();
     let reply = dispatch(api, parts, body, peer).await;
-    Ok(reply.unwrap_or_else(|problem| problem.reply().map(ApiBody::Whole)))
+    Ok(reply.unwrap_or_else(|problem| problem.reply().map(Either::Left)))
 }
 
 async fn dispatch(
@@ -135,14 +137,14 @@ async fn dispatch(
                 Err(problem) => Box::pin(ready(Err(problem))),
             };
             let answer = answering.await;
-            let mut reply = answer.unwrap_or_else(|problem| problem.reply().map(ApiBody::Whole));
+            let mut reply = answer.unwrap_or_else(|problem| problem.reply().map(Either::Left));
             if route.path.starts_with("/v1/") {
                 forbid_storing(reply.headers_mut());
             }
             return Ok(reply);
         }
     };
-    Ok(reply.map(ApiBody::Whole))
+    Ok(reply.map(Either::Left))
 }
 
 /// The caller of a call that an operator or a page makes, if it can be answered.

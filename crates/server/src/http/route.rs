@@ -8,8 +8,9 @@ use std::pin::Pin;
 
 use http::request::Parts;
 use http::{Method, Response};
+use http_body_util::Either;
 
-use super::api_body::ApiBody;
+use super::ApiBody;
 use super::body::{self, LARGE, SMALL, TINY, UNREAD};
 use super::call::ApiCall;
 use super::{
@@ -117,12 +118,12 @@ const fn route(
 fn whole(
     answering: impl Future<Output = Result<ApiReply, HttpProblem>> + Send + 'static,
 ) -> ApiFuture {
-    Box::pin(async { Ok(answering.await?.map(ApiBody::Whole)) })
+    Box::pin(async { Ok(answering.await?.map(Either::Left)) })
 }
 
 /// The answer of a handler that does not wait.
 fn now(answer: Result<ApiReply, HttpProblem>) -> ApiFuture {
-    Box::pin(ready(answer.map(|reply| reply.map(ApiBody::Whole))))
+    Box::pin(ready(answer.map(|reply| reply.map(Either::Left))))
 }
 
 impl ApiRoute {
