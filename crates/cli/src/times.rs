@@ -1,6 +1,7 @@
 //! Instants and durations as text, independent of locale and time zone.
 
 use serde_json::Value;
+pub(crate) use tidegate::rules::write_time as rfc3339;
 use tidegate::{Micros, Timestamp};
 
 /// Microseconds in a second.
@@ -25,12 +26,6 @@ fn micros(seconds: &Value) -> Option<u64> {
     let seconds = seconds.as_f64()?;
     // Rounded to the nearest microsecond: a double is more precise than that here.
     Some((seconds * SECOND).round() as u64)
-}
-
-/// An instant as RFC 3339 in UTC, with as many decimals as it has.
-pub(crate) fn rfc3339(at: Timestamp) -> String {
-    let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
-    jiff::Timestamp::from_microsecond(micros).map_or_else(|_| "?".to_owned(), |at| at.to_string())
 }
 
 /// A duration without its decimals, where they say nothing to people.

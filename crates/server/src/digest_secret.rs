@@ -1,8 +1,7 @@
 //! The secret of the digests that stand for secret values in tables: the configured one, the one of Redis, or
 //! one that this server keeps.
 
-use std::fmt::Write as _;
-
+use tidegate::printable::hexadecimal;
 use tidegate::rules::ValueDigest;
 
 use crate::config::Config;
@@ -52,11 +51,7 @@ fn random() -> String {
     if let Err(error) = getrandom::fill(&mut bytes) {
         tracing::warn!("digests of secret values can be guessed: no random numbers: {error}");
     }
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hexadecimal(&bytes)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Times as numbers and as text.
 
-use tidegate::Timestamp;
+pub(crate) use tidegate::rules::write_time as date_time;
 
 /// Microseconds as seconds, for JSON and metrics.
 #[expect(
@@ -9,13 +9,6 @@ use tidegate::Timestamp;
 )]
 pub(crate) fn decimal_seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
-}
-
-/// A time as text, such as `2026-11-16T01:26:31.385863Z`.
-pub(crate) fn date_time(at: Timestamp) -> String {
-    let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
-    jiff::Timestamp::from_microsecond(micros)
-        .map_or_else(|_| String::new(), |time| time.to_string())
 }
 
 /// A time as microseconds since 1970, for serde.

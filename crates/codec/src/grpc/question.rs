@@ -1,13 +1,13 @@
 //! Translates a call of Envoy for the gate: a part of the request for each descriptor.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 use smallvec::SmallVec;
 use tidegate::gate::Part;
 use tidegate::limit::MAX_COUNT;
 use tidegate::path::EncodedSlashes;
+use tidegate::printable::hexadecimal;
 use tidegate::rules::Grant;
 use tidegate::{
     Algorithm, AttributeError, AttributeValue, Attributes, Limit, MAX_ATTRIBUTES, MAX_VALUE,
@@ -169,12 +169,8 @@ fn value(bytes: &[u8]) -> AttributeValue<'_> {
         return value;
     }
     let kept = text.floor_char_boundary(KEPT);
-    let mut short = format!("{}…", &text[..kept]);
-    for byte in Sha256::digest(bytes) {
-        // Writing to a String cannot fail.
-        let _ = write!(short, "{byte:02x}");
-    }
-    AttributeValue::from(short)
+    let hash = hexadecimal(&Sha256::digest(bytes));
+    AttributeValue::from(format!("{}…{hash}", &text[..kept]))
 }
 
 /// The grant of a limit that comes with the call.

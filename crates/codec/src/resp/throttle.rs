@@ -1,10 +1,10 @@
 //! `CL.THROTTLE key max_burst count period [quantity]`, answered as redis-cell answers it.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use smallvec::SmallVec;
 use tidegate::gate::Charged;
+use tidegate::printable::hexadecimal;
 use tidegate::{Limit, Micros};
 
 use super::arguments::RespCommand;
@@ -130,19 +130,8 @@ fn whole(number: u64) -> i64 {
 fn key(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) if bytes.first() != Some(&0) => Cow::Borrowed(text),
-        _ => Cow::Owned(hexadecimal(bytes)),
+        _ => Cow::Owned(format!("\0{}", hexadecimal(bytes))),
     }
-}
-
-#[cold]
-fn hexadecimal(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(1 + 2 * bytes.len());
-    text.push('\0');
-    for byte in bytes {
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 #[inline]

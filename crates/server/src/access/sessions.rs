@@ -1,11 +1,10 @@
 //! Codes and sessions of the console: random secrets that act as a token for a while. They are kept in memory
 //! and hashed, so that they end with the process, and they end when the secret of their token changes.
 
-use std::fmt::Write as _;
-
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
+use tidegate::printable::hexadecimal;
 use tidegate::{Micros, Timestamp};
 
 use crate::config::Token;
@@ -123,11 +122,7 @@ impl Secrets {
     fn make(&self, token: &Token, now: Timestamp) -> Result<(String, Timestamp), getrandom::Error> {
         let mut bytes = [0; RANDOM_BYTES];
         getrandom::fill(&mut bytes)?;
-        let mut secret = self.prefix.to_owned();
-        for byte in bytes {
-            // Writing to a String cannot fail.
-            let _ = write!(secret, "{byte:02x}");
-        }
+        let secret = format!("{}{}", self.prefix, hexadecimal(&bytes));
         let ends = now + self.lifetime;
         let mut kept = self.kept.lock();
         kept.retain(|other| other.ends > now);

@@ -1,11 +1,12 @@
 //! The token that a server generates for its operator when none is configured: a file that only its user can
 //! read, kept across restarts.
 
-use std::fmt::Write as _;
 use std::fs::Permissions;
 use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+
+use tidegate::printable::hexadecimal;
 
 use super::{DataDirError, LockedDir, owner};
 
@@ -123,11 +124,7 @@ pub(super) fn read(
 fn random() -> Result<String, getrandom::Error> {
     let mut bytes = [0; RANDOM_BYTES];
     getrandom::fill(&mut bytes)?;
-    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
+    Ok(hexadecimal(&bytes))
 }
 
 #[cfg(test)]

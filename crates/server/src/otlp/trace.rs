@@ -1,13 +1,13 @@
 //! Traces: a span for the request at its front end, one for each decision, one for each call to the store.
 
 use std::cell::Cell;
-use std::fmt::Write as _;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
+use tidegate::printable::hexadecimal;
 use tidegate::{Clock as _, SystemClock};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
@@ -122,7 +122,11 @@ impl Tracer {
 impl Trace {
     /// Its id as 32 hexadecimal digits, and the header for the next server.
     pub(crate) fn traceparent(&self) -> (HeaderName, HeaderValue) {
-        let text = format!("00-{}-{}-01", hex(&self.id), hex(&self.root));
+        let text = format!(
+            "00-{}-{}-01",
+            hexadecimal(&self.id),
+            hexadecimal(&self.root)
+        );
         // Hexadecimal digits and dashes are a valid value.
         let value = HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""));
         (TRACEPARENT.clone(), value)
@@ -222,14 +226,6 @@ fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 /// Never zero, which is no id (xorshift64*).
 pub(super) fn random() -> u64 {
     RANDOM.with(|random| {
@@ -268,9 +264,9 @@ mod tests {
             let (tracer, _waiting) = Tracer::new(share);
             assert_eq!(tracer.begin(&HeaderMap::new()).is_some(), share > 0.5);
             let begun = tracer.begin(&headers(&with("01"))).unwrap();
-            assert_eq!(hex(&begun.id), id);
+            assert_eq!(hexadecimal(&begun.id), id);
             assert_eq!(
-                begun.parent.map(|parent| hex(&parent)),
+                begun.parent.map(|parent| hexadecimal(&parent)),
                 Some("b7ad6b7169203331".to_owned())
             );
             assert!(

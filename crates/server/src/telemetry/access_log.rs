@@ -15,6 +15,7 @@ use tidegate::{Reason, Timestamp};
 use super::exchanges::NotedDecision;
 use super::line_writer::LineWriter;
 use crate::config::AccessLogSettings;
+use crate::seconds::date_time;
 
 /// The access log.
 #[derive(Debug)]
@@ -88,14 +89,12 @@ impl AccessLog {
 
 /// A line, with its line feed.
 fn line(entry: &AccessEntry, ended: &AccessEnd<'_>) -> Vec<u8> {
-    let micros = i64::try_from(entry.at.as_micros()).unwrap_or(i64::MAX);
-    let at = jiff::Timestamp::from_microsecond(micros).map(|at| at.to_string());
     let decided = ended.decided;
     // A caller of the API asks about clients of its own.
     let client = decided.and_then(|decided| decided.client);
     let client = client.filter(|_| entry.front_end == FrontEnd::Gateway);
     let mut object = json!({
-        "time": at.unwrap_or_default(),
+        "time": date_time(entry.at),
         "front_end": entry.front_end.name(),
         "method": entry.method.as_str(),
         "path": entry.path,

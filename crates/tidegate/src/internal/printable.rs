@@ -33,6 +33,20 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// Bytes as hexadecimal digits in lower case.
+///
+/// ```
+/// assert_eq!(tidegate::printable::hexadecimal(&[0, 0xab]), "00ab");
+/// ```
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    let mut digits = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing to a String cannot fail.
+        let _ = write!(digits, "{byte:02x}");
+    }
+    digits
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

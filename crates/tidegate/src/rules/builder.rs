@@ -170,12 +170,12 @@ impl RuleBuilder {
 
     /// When it begins to apply.
     pub fn starts_at(self, time: impl Into<Timestamp>) -> Self {
-        self.set("starts_at", json!(write::time(time.into())))
+        self.set("starts_at", json!(write::write_time(time.into())))
     }
 
     /// When it ends.
     pub fn expires_at(self, time: impl Into<Timestamp>) -> Self {
-        self.set("expires_at", json!(write::time(time.into())))
+        self.set("expires_at", json!(write::write_time(time.into())))
     }
 
     /// The rule, or everything that is wrong with it.

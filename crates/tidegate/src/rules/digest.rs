@@ -1,10 +1,10 @@
 //! Short keyed hashes of secret values, for tables and logs. An operator with the secret can recognise a client;
 //! the value itself appears nowhere.
 
-use std::fmt::Write as _;
-
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
+
+use crate::printable::hexadecimal;
 
 /// How many hexadecimal digits a digest has.
 const DIGITS: usize = 12;
@@ -45,12 +45,7 @@ impl ValueDigest {
         let mut keyed = self.0.clone();
         keyed.update(value.as_bytes());
         let hash = keyed.finalize().into_bytes();
-        let mut digits = String::with_capacity(DIGITS);
-        for byte in hash.iter().take(DIGITS / 2) {
-            // Writing to a String cannot fail.
-            let _ = write!(digits, "{byte:02x}");
-        }
-        digits
+        hexadecimal(&hash[..DIGITS / 2])
     }
 
     /// A value as tables show it: its digits, after its first 4 characters if it has at least 20.

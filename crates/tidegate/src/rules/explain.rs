@@ -82,7 +82,7 @@ impl Rule {
     /// The condition that a request does not meet.
     pub(crate) fn failed(&self, unmet: Unmet, asked: &Explaining<'_, '_>) -> FailedCondition {
         let matches = &self.matches;
-        let at = |at: Option<Timestamp>| at.map(write::time).unwrap_or_default();
+        let at = |at: Option<Timestamp>| at.map(write::write_time).unwrap_or_default();
         let own = |name: &str, expected: String| (name.to_owned(), expected, asked.shown(name));
         let (condition, expected, actual) = match unmet {
             Unmet::StartsAt | Unmet::ExpiresAt => {
@@ -90,7 +90,7 @@ impl Rule {
                     Unmet::StartsAt => ("starts_at", at(self.starts_at)),
                     _ => ("expires_at", at(self.expires_at)),
                 };
-                (name.to_owned(), at, Some(write::time(asked.now)))
+                (name.to_owned(), at, Some(write::write_time(asked.now)))
             }
             Unmet::Method => own("method", asked.values("method", &matches.method)),
             Unmet::Host => own("host", listed(&matches.host)),

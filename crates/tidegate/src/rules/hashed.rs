@@ -1,8 +1,8 @@
 //! Values that a rule names by their hash, so that the rule contains no secret: `sha256:` and 64 hexadecimal digits.
 
-use std::fmt::Write as _;
-
 use sha2::{Digest as _, Sha256};
+
+use crate::printable::hexadecimal;
 
 const PREFIX: &str = "sha256:";
 const DIGITS: usize = 64;
@@ -30,13 +30,7 @@ pub(super) fn read(written: &str) -> Option<Result<String, String>> {
 
 /// The hash of a value, as it is kept.
 pub(super) fn hash_of(value: &str) -> String {
-    let mut text = String::with_capacity(PREFIX.len() + DIGITS);
-    text.push_str(PREFIX);
-    for byte in Sha256::digest(value.as_bytes()) {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    format!("{PREFIX}{}", hexadecimal(&Sha256::digest(value)))
 }
 
 #[cfg(test)]

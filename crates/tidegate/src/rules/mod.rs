@@ -62,6 +62,7 @@ pub use schema::{api_schemas, keys, schema};
 pub(crate) use shares::{Share, Shares};
 pub(crate) use temporary::TemporaryGrants;
 pub use temporary::{OverrideKey, TemporaryOverride, TemporaryOverrides};
+pub use write::write_time;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

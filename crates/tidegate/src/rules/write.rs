@@ -93,8 +93,8 @@ impl Rule {
         // By descriptors every rule settles, and none says so.
         let settles = self.settles && self.descriptor.is_none();
         put("settle", json!(settles.then_some(true)));
-        put("starts_at", json!(self.starts_at.map(time)));
-        put("expires_at", json!(self.expires_at.map(time)));
+        put("starts_at", json!(self.starts_at.map(write_time)));
+        put("expires_at", json!(self.expires_at.map(write_time)));
         Value::Object(map)
     }
 
@@ -254,7 +254,9 @@ fn grant(grant: &Grant) -> Value {
     }
 }
 
-pub(super) fn time(time: Timestamp) -> String {
+/// A time as text, such as `2026-11-16T01:26:31.385863Z`: in UTC, with as many decimals as it has.
+#[doc(hidden)]
+pub fn write_time(time: Timestamp) -> String {
     let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
     jiff::Timestamp::from_microsecond(micros)
         .map_or_else(|_| String::new(), |time| time.to_string())
