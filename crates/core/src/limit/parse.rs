@@ -21,22 +21,15 @@ impl FromStr for Rate {
         };
         let mut words = Words::new(text);
 
-        let count = words
-            .number()
-            .map_err(wrong)?
-            .ok_or_else(|| wrong("it does not start with a count".into()))?;
+        let missing = "it does not start with a count";
+        let count = words.needed(missing).map_err(wrong)?;
         let window = if words.take("/") || words.take("per") {
             Some(words.window().map_err(wrong)?)
         } else {
             None
         };
         let burst = if words.take("burst") {
-            Some(
-                words
-                    .number()
-                    .map_err(wrong)?
-                    .ok_or_else(|| wrong("`burst` needs a number".into()))?,
-            )
+            Some(words.needed("`burst` needs a number").map_err(wrong)?)
         } else {
             None
         };
@@ -92,10 +85,8 @@ impl FromStr for Micros {
             reason,
         };
         let mut words = Words::new(text);
-        let count = words
-            .number()
-            .map_err(wrong)?
-            .ok_or_else(|| wrong("it does not start with a number".into()))?;
+        let missing = "it does not start with a number";
+        let count = words.needed(missing).map_err(wrong)?;
         let unit = words
             .next()
             .ok_or_else(|| wrong("the unit is missing".into()))?;
@@ -159,6 +150,11 @@ impl<'a> Words<'a> {
             }
             _ => Ok(None),
         }
+    }
+
+    /// The number that has to come next.
+    fn needed(&mut self, missing: &str) -> Result<u64, String> {
+        self.number()?.ok_or_else(|| missing.to_owned())
     }
 
     fn window(&mut self) -> Result<Window, String> {
