@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
     used: AtomicUsize,
-    most: usize,
+    pub(crate) most: usize,
 }
 
 impl MemoryBudget {
@@ -41,9 +41,5 @@ impl MemoryBudget {
 
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn most(&self) -> usize {
-        self.most
     }
 }

@@ -26,12 +26,12 @@ impl KnownRule {
 
 /// Whether there is enough memory to give room to another rule.
 pub(crate) fn is_free(budget: &MemoryBudget) -> bool {
-    budget.used() < budget.most() / 4 * 3
+    budget.used() < budget.most / 4 * 3
 }
 
 /// Whether memory may run out soon.
 pub(crate) fn is_short(budget: &MemoryBudget) -> bool {
-    budget.used() > budget.most() / 8 * 7
+    budget.used() > budget.most / 8 * 7
 }
 
 /// Takes room from the rules with the least traffic while memory is short, and gives it to those with more.

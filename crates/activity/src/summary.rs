@@ -21,7 +21,7 @@ pub(crate) struct KeyCount {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KeySummary {
     /// By their hashes.
-    keys: Box<[KeyCount]>,
+    pub(crate) keys: Box<[KeyCount]>,
     /// Upper bound of the count of any key that is not listed.
     pub(crate) error: u64,
     pub(crate) weight: u64,
@@ -117,10 +117,6 @@ impl KeySummary {
         self
     }
 
-    pub(crate) fn keys(&self) -> &[KeyCount] {
-        &self.keys
-    }
-
     pub(crate) fn get(&self, hash: u64) -> Option<&KeyCount> {
         let at = self.keys.binary_search_by_key(&hash, |key| key.hash);
         at.ok().map(|at| &self.keys[at])
@@ -176,7 +172,7 @@ mod tests {
         let sum = KeySummary::merged([&one, &other].into_iter());
         let expected = [(1, 10, 14), (2, 11, 13), (3, 5, 12)];
         let keys: Vec<_> = sum
-            .keys()
+            .keys
             .iter()
             .map(|key| (key.hash, key.lower, key.upper))
             .collect();
@@ -188,7 +184,7 @@ mod tests {
     fn what_hardly_counts_is_left_out_and_still_counted_as_distinct() {
         let keys: Vec<_> = (1..=3_000_u64).map(|hash| (hash, 10, 10)).collect();
         let cut = summary(&keys, 0, 30_000).cut(true);
-        assert!(cut.keys().is_empty(), "none is larger than the others");
+        assert!(cut.keys.is_empty(), "none is larger than the others");
         assert_eq!(cut.error, 10);
         let distinct = cut.distinct();
         assert!(distinct.abs_diff(3_000) < 150, "{distinct}");
@@ -196,14 +192,11 @@ mod tests {
         let mut keys = keys[..1_000].to_vec();
         keys.push((5_000, 31_000, 31_000));
         let cut = summary(&keys, 0, 41_000).cut(true);
-        assert_eq!((cut.keys().len(), cut.error), (1, 10));
+        assert_eq!((cut.keys.len(), cut.error), (1, 10));
         assert_eq!(cut.get(5_000).unwrap().lower, 31_000);
         assert!(cut.get(1).is_none());
 
         let whole = summary(&[(1, 1, 1), (2, 1, 1)], 0, 2).cut(true);
-        assert_eq!(
-            (whole.keys().len(), whole.error, whole.distinct()),
-            (2, 0, 2)
-        );
+        assert_eq!((whole.keys.len(), whole.error, whole.distinct()), (2, 0, 2));
     }
 }

@@ -206,7 +206,7 @@ impl KeyTracker {
             KeySort::Denied => denied,
             KeySort::Used => used,
         };
-        let mut counts = sorted.keys().to_vec();
+        let mut counts = sorted.keys.to_vec();
         counts.sort_unstable_by_key(|key| std::cmp::Reverse((key.lower, key.upper, key.hash)));
         let names = self.names.lock();
         let is_asked = |named: &&KeyWithName| named.rule.as_deref() == asked.rule;
@@ -243,7 +243,7 @@ impl KeyTracker {
         let distinct_denied = if asked.rule.is_none() {
             denied.distinct()
         } else {
-            let keys = denied.keys().iter();
+            let keys = denied.keys.iter();
             keys.filter(|key| names.get(key.hash).is_some_and(|named| is_asked(&named)))
                 .count() as u64
         };

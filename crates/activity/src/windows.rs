@@ -185,6 +185,6 @@ mod tests {
         let mut windows = KeyWindows::default();
         windows.add(0, one_key(5), true, &budget);
         let sum = KeySummary::merged(windows.parts(KeyWindow::Minute, 5));
-        assert_eq!((sum.keys().len(), sum.error, sum.weight), (0, 5, 5));
+        assert_eq!((sum.keys.len(), sum.error, sum.weight), (0, 5, 5));
     }
 }

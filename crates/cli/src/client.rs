@@ -30,9 +30,9 @@ const MAX_BODY: u64 = 64 << 20;
 pub(crate) struct ApiClient {
     agent: Agent,
     /// The address as given, for messages.
-    server: String,
+    pub(crate) server: String,
     /// Where calls are sent.
-    base: String,
+    pub(crate) base: String,
     token: Option<HeaderValue>,
 }
 
@@ -101,16 +101,6 @@ impl ApiClient {
     /// The value of the `Authorization` header.
     pub(crate) fn token(&self) -> Option<&str> {
         self.token.as_ref().and_then(|token| token.to_str().ok())
-    }
-
-    /// The server's address, for messages.
-    pub(crate) fn server(&self) -> &str {
-        &self.server
-    }
-
-    /// Where the calls are sent.
-    pub(crate) fn base(&self) -> &str {
-        &self.base
     }
 
     pub(crate) fn get(&self, path: &str) -> anyhow::Result<Reply> {

@@ -19,7 +19,7 @@ const MOST_READ: u64 = 16 * 1024 * 1024;
 
 /// A request that holds a permit, until the end of its answer.
 pub(crate) struct HeldRequest {
-    permit: RequestPermit,
+    pub(crate) permit: RequestPermit,
     /// How long the rest of the answer may take without its client.
     timeout: Duration,
     /// Ends a request body that broke off: see `request_body.rs`.
@@ -39,10 +39,6 @@ impl HeldRequest {
             _over: over,
         };
         (Box::new(held), is_over)
-    }
-
-    pub(crate) fn permit(&self) -> &RequestPermit {
-        &self.permit
     }
 
     /// Continues in the background with the rest of the answer.

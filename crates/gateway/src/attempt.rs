@@ -130,7 +130,7 @@ impl OutgoingRequest<'_> {
             });
         }
         // A server that sent any bytes may have acted on the request.
-        if self.is_repeatable() && !connection.has_received() {
+        if self.is_repeatable() && !connection.has_received {
             return Err(Tried::Again(failure));
         }
         Err(Tried::Failed(failure))
@@ -314,7 +314,7 @@ impl OutgoingRequest<'_> {
         }
         let tunnel = connection.into_tunnel();
         let holding = self.holding.as_ref();
-        let permit = holding.map(|holding| holding.permit().clone());
+        let permit = holding.map(|holding| holding.permit.clone());
         head.extensions
             .insert(ServerEnd::new(tunnel, patience, permit));
         let body = UpstreamBody::of_tunnel(in_flight);

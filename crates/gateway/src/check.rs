@@ -27,7 +27,7 @@ pub async fn check_all(gateway: Arc<Gateway>) {
         return;
     };
     let mut checks = JoinSet::new();
-    for upstream in gateway.upstreams() {
+    for upstream in &gateway.upstreams {
         let (gateway, upstream, health) =
             (Arc::clone(&gateway), Arc::clone(upstream), health.clone());
         checks.spawn(async move {

@@ -76,7 +76,8 @@ use worker::Worker;
 pub struct Gateway {
     identity: Arc<Identity>,
     routes: Routes,
-    upstreams: Vec<Arc<Upstream>>,
+    /// The servers behind it.
+    pub(crate) upstreams: Vec<Arc<Upstream>>,
     connector: Connector,
     health: Option<HealthConfig>,
     /// The counts of connections to the servers.
@@ -130,11 +131,6 @@ impl Gateway {
             pools.any(|pool| pool.close_one()).then_some(())?;
             self.capacity.open()
         })
-    }
-
-    /// The servers behind it.
-    fn upstreams(&self) -> &[Arc<Upstream>] {
-        &self.upstreams
     }
 }
 

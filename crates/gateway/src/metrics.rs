@@ -19,7 +19,7 @@ impl Gateway {
         let retries = Family::<Labels<1>, Counter>::default();
         let up = Family::<Labels<1>, Gauge>::default();
         let in_flight = Family::<Labels<1>, Gauge>::default();
-        for upstream in self.upstreams() {
+        for upstream in &self.upstreams {
             let labels = [label(upstream)];
             for outcome in ForwardResult::ALL {
                 let labels = [label(upstream), ("status", outcome.name().to_owned())];
@@ -102,8 +102,8 @@ impl EncodeMetric for ByUpstream {
 }
 
 fn seconds(gateway: &Gateway) -> ByUpstream {
-    let all = gateway.upstreams().iter();
-    let labelled = all.map(|upstream| ([label(upstream)], upstream.seconds().clone()));
+    let all = gateway.upstreams.iter();
+    let labelled = all.map(|upstream| ([label(upstream)], upstream.seconds.clone()));
     ByUpstream(labelled.collect())
 }
 

@@ -61,7 +61,7 @@ pub(crate) struct Upstream {
     in_flight: AtomicUsize,
     outcomes: [AtomicU64; 6],
     retries: AtomicU64,
-    seconds: Timing,
+    pub(crate) seconds: Timing,
 }
 
 impl Upstream {
@@ -96,10 +96,6 @@ impl Upstream {
 
     pub(crate) fn retries(&self) -> u64 {
         self.retries.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn seconds(&self) -> &Timing {
-        &self.seconds
     }
 
     /// Whether requests are sent to it.

@@ -68,7 +68,7 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.give_connection_back();
-        if let Some(upstream) = self.worker.gateway.upstreams().get(self.index) {
+        if let Some(upstream) = self.worker.gateway.upstreams.get(self.index) {
             upstream.end();
         }
     }

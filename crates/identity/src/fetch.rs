@@ -19,7 +19,7 @@ const REDIRECTS: usize = 3;
 
 /// Fetches one set.
 pub(crate) struct Fetcher {
-    url: HttpUrl,
+    pub(crate) url: HttpUrl,
     caller: HttpCaller,
 }
 
@@ -41,10 +41,6 @@ impl Fetcher {
     pub(crate) fn new(url: HttpUrl, authorities: Option<&[u8]>) -> Result<Self, rustls::Error> {
         let caller = HttpCaller::new(authorities, |address| address.is_loopback())?;
         Ok(Self { url, caller })
-    }
-
-    pub(crate) fn url(&self) -> &HttpUrl {
-        &self.url
     }
 
     /// Fetches the set.

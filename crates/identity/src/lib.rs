@@ -315,7 +315,7 @@ impl Identity {
 
     /// How often tokens were refused, by reason.
     pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let refusals = self.tokens.iter().map(Tokens::refusals);
+        let refusals = self.tokens.iter().map(|tokens| &tokens.refusals);
         refusals.flat_map(Refusals::iter)
     }
 }

@@ -115,7 +115,7 @@ impl RemoteKeys {
             Some(_) => "the last ones stay in use",
             None => "requests with a token get 503 where a rule reads it",
         };
-        let url = self.fetcher.url();
+        let url = &self.fetcher.url;
         Some(format!(
             "the keys of tokens cannot be fetched from {url}: {problem}; {and}"
         ))
@@ -192,7 +192,7 @@ impl Tokens {
     async fn fetch_once(&self, remote: &RemoteKeys, data: Option<&Arc<dyn KeptFiles>>) -> Duration {
         let fetched = remote.fetcher.fetch().await;
         let read = fetched.and_then(|fetched| {
-            let keys = Keys::of_fetched(self.settings(), &fetched.body)?;
+            let keys = Keys::of_fetched(&self.settings, &fetched.body)?;
             Ok((keys, fetched))
         });
         match read {
@@ -206,7 +206,7 @@ impl Tokens {
                     state.set.replace(fetched.body.clone())
                 };
                 if before.as_ref() != Some(&fetched.body) {
-                    tracing::info!(keys = count, url = %remote.fetcher.url(), "the keys of tokens were fetched");
+                    tracing::info!(keys = count, url = %&remote.fetcher.url, "the keys of tokens were fetched");
                     keep(remote, fetched.body, data).await;
                 }
                 fetched.max_age.unwrap_or(EVERY).clamp(SHORTEST, LONGEST)
@@ -233,13 +233,13 @@ impl Tokens {
         let Some(KeptSet { url, set }) = kept else {
             return;
         };
-        if url != remote.fetcher.url().to_full() {
+        if url != remote.fetcher.url.to_full() {
             return tracing::info!(
                 "the stored keys of tokens came from another URL and are not used"
             );
         }
         let set = set.to_string();
-        match Keys::of_fetched(self.settings(), set.as_bytes()) {
+        match Keys::of_fetched(&self.settings, set.as_bytes()) {
             Ok(keys) => {
                 self.put(keys);
                 remote.state.lock().set = Some(Bytes::from(set));
@@ -257,7 +257,7 @@ async fn keep(remote: &RemoteKeys, set: Bytes, data: Option<&Arc<dyn KeptFiles>>
     let Ok(set) = serde_json::from_slice::<Value>(&set) else {
         return;
     };
-    let url = remote.fetcher.url().to_full();
+    let url = remote.fetcher.url.to_full();
     let Ok(text) = serde_json::to_vec(&KeptSet { url, set }) else {
         return;
     };

@@ -35,11 +35,11 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 
 /// Verifies tokens.
 pub(crate) struct Tokens {
-    settings: JwtSettings,
+    pub(crate) settings: JwtSettings,
     keys: ArcSwap<Keys>,
     /// Where the keys come from, if they are fetched.
     remote: Option<RemoteKeys>,
-    refusals: Refusals,
+    pub(crate) refusals: Refusals,
 }
 
 /// Why a token is refused.
@@ -157,17 +157,9 @@ impl Tokens {
         self.remote.as_ref()
     }
 
-    pub(crate) fn settings(&self) -> &JwtSettings {
-        &self.settings
-    }
-
     /// Where a request has its token.
     pub(crate) fn from(&self) -> &AttributeSource {
         &self.settings.from
-    }
-
-    pub(crate) fn refusals(&self) -> &Refusals {
-        &self.refusals
     }
 
     /// Whether no key was ever loaded.

@@ -12,9 +12,12 @@ use crate::error::LoadRunError;
 /// How requests are spread over keys, which are numbered from zero.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KeySpread {
-    keys: u64,
-    exponent: Option<f64>,
-    is_in_order: bool,
+    /// How many keys there are.
+    pub(crate) keys: u64,
+    /// The exponent of Zipf's law, if the keys follow it.
+    pub(crate) exponent: Option<f64>,
+    /// Whether keys come one after the other.
+    pub(crate) is_in_order: bool,
 }
 
 impl KeySpread {
@@ -50,21 +53,6 @@ impl KeySpread {
             is_in_order: true,
             ..Self::uniform(keys)?
         })
-    }
-
-    /// How many keys there are.
-    pub fn keys(&self) -> u64 {
-        self.keys
-    }
-
-    /// The exponent of Zipf's law, if the keys follow it.
-    pub fn exponent(&self) -> Option<f64> {
-        self.exponent
-    }
-
-    /// Whether keys come one after the other.
-    pub fn is_in_order(&self) -> bool {
-        self.is_in_order
     }
 
     /// Where the streams of one run draw their keys from.

@@ -16,7 +16,7 @@ const SHORTEST_SLEEP: Duration = Duration::from_micros(50);
 /// When the next request begins, the same for all lanes.
 pub(crate) struct LoadPace {
     /// When load begins to count.
-    counts_from: Instant,
+    pub(crate) counts_from: Instant,
     end: LoadEnd,
     /// Requests that were begun and count.
     begun: AtomicU64,
@@ -98,10 +98,6 @@ impl LoadPace {
     /// Whether a request that began then counts.
     pub(crate) fn counts(&self, began: Instant) -> bool {
         began >= self.counts_from
-    }
-
-    pub(crate) fn counts_from(&self) -> Instant {
-        self.counts_from
     }
 
     /// How many requests were due and never begun.

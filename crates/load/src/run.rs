@@ -89,7 +89,7 @@ pub async fn run(
     for shard in &shared.records {
         record.add(&shard.lock());
     }
-    let measured = ended.saturating_duration_since(shared.pace.counts_from());
+    let measured = ended.saturating_duration_since(shared.pace.counts_from);
     Ok(LoadReport::new(
         plan,
         target,
@@ -175,7 +175,7 @@ struct SharedLoad {
 impl SharedLoad {
     fn progress(&self, plan: &LoadPlan) -> LoadProgress {
         let now = clock::now();
-        let elapsed = now.saturating_duration_since(self.pace.counts_from());
+        let elapsed = now.saturating_duration_since(self.pace.counts_from);
         let answered = self.answered.load(Ordering::Relaxed);
         #[expect(clippy::cast_precision_loss, reason = "a share for a progress bar")]
         let done = match plan.end {

@@ -19,7 +19,8 @@ const OTHERS: Duration = Duration::from_millis(100);
 /// The sentinels of one master.
 pub(crate) struct Sentinels {
     nodes: Vec<RedisNode>,
-    name: String,
+    /// The name of the master at the sentinels.
+    pub(crate) name: String,
     dialer: Dialer,
     connections: Mutex<HashMap<RedisNode, MultiplexedConnection>>,
 }
@@ -38,11 +39,6 @@ impl Sentinels {
             dialer,
             connections: Mutex::new(HashMap::new()),
         }
-    }
-
-    /// The name of the master at the sentinels.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
     }
 
     /// The master, as known to the sentinel that has seen the latest failover.

@@ -22,7 +22,7 @@ pub(crate) fn open(admin: &Admin) -> Result<(), MadeTokenError> {
     match read_or_make(directory) {
         Ok(secret) => {
             admin.decider.access.set_made(secret);
-            let file = directory.path().join(FILE);
+            let file = directory.path.join(FILE);
             tracing::info!(
                 file = %file.display(),
                 "no token is configured; calls that read or change rules need the token in this file"
@@ -54,7 +54,7 @@ pub(crate) fn reload(admin: &Admin) {
 }
 
 fn warn_if_ignored(admin: &Admin) {
-    let file = admin.data.as_ref().map(|data| data.path().join(FILE));
+    let file = admin.data.as_ref().map(|data| data.path.join(FILE));
     if let Some(file) = file.filter(|file| file.exists()) {
         tracing::warn!(
             "`{}` is not used, because a token is configured; delete it",

@@ -8,7 +8,7 @@ use tidegate_listen::Drain;
 /// Controls a running server. Cheap to clone; clones control the same server.
 #[derive(Debug, Clone, Default)]
 pub struct Handle {
-    drain: Drain,
+    pub(crate) drain: Drain,
     reload: Arc<Notify>,
 }
 
@@ -26,10 +26,6 @@ impl Handle {
     /// Makes the server reload its rule file, certificates, tokens and identity files.
     pub fn reload(&self) {
         self.reload.notify_one();
-    }
-
-    pub(crate) fn drain(&self) -> &Drain {
-        &self.drain
     }
 
     pub(crate) async fn reloads(&self) {

@@ -65,7 +65,7 @@ pub(crate) fn open(
     if !data.is_writable() {
         tracing::warn!(
             "counters are not kept across restarts: {}",
-            DataDirError::read_only(data.path())
+            DataDirError::read_only(&data.path)
         );
         return (store, None);
     }

@@ -56,7 +56,7 @@ impl Service {
         let serving =
             serving.map(|(front_end, listener)| (front_end.serve)(&self, listener, drain.clone()));
         let ending = async {
-            handle.drain().begun().await;
+            handle.drain.begun().await;
             admin.decider.begin_to_drain();
             tracing::info!("shutting down: finishing requests in flight");
             tokio::time::sleep(self.drain_delay).await;

@@ -245,7 +245,7 @@ impl AdaptiveLimit {
 
     fn observe_places(&self, estimator: &mut Estimator, sample: Sample) {
         if estimator.observe(sample) {
-            self.exchange(estimator.limit(), estimator.latency());
+            self.exchange(estimator.limit(), estimator.latency);
         }
     }
 

@@ -45,7 +45,7 @@ pub struct Attributes<'a> {
     entries: SmallVec<[(Cow<'a, str>, Cow<'a, str>); 8]>,
     ip: Option<IpAddr>,
     /// Other readings of the path by some servers, besides the entry `path`.
-    other_paths: Vec<String>,
+    pub(crate) other_paths: Vec<String>,
     /// The attributes without a value because the request's credentials are not valid. Those that are credentials
     /// are among the entries too, in a form.
     refused: Vec<(Cow<'a, str>, CredentialProblem)>,
@@ -414,11 +414,6 @@ impl<'a> Attributes<'a> {
         };
         self.other_paths = others;
         Ok(normal)
-    }
-
-    /// Other readings of the path by some servers, besides the attribute `path`.
-    pub(crate) fn other_paths(&self) -> &[String] {
-        &self.other_paths
     }
 
     /// The value of an attribute.

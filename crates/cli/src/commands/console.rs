@@ -34,11 +34,11 @@ pub(crate) fn run(args: &ConsoleArgs) -> anyhow::Result<Answer> {
     if code.is_empty() || !code.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         bail!(
             "{} sent a code that is not one; is it a Tidegate server?",
-            client.server()
+            &client.server
         );
     }
     let seconds = reply.part("expires_in")?.as_u64().unwrap_or_default();
-    let url = format!("{}/console/#code={code}", client.base());
+    let url = format!("{}/console/#code={code}", &client.base);
     let program = page::opener().filter(|_| !args.no_open);
     let is_opened =
         program.is_some_and(|program| page::open(program, &url, Path::new(&args.server.data_dir)));

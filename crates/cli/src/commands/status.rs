@@ -23,7 +23,7 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<Answer> {
     let client = ApiClient::new(&args.server)?;
     let reply = client.get("/v1/status")?.accept(&[200])?;
     let status = reply.part("status")?;
-    let text = || rendered(client.server(), &reply.body, SystemClock.now());
+    let text = || rendered(&client.server, &reply.body, SystemClock.now());
     output::print_either(args.server.json, &reply.body, text)?;
     let is_ready = matches!(status.as_str(), Some("ready" | "degraded"));
     Ok(if is_ready { Answer::Yes } else { Answer::No })

@@ -118,9 +118,9 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<Answer> {
     if args.server.json {
         output::print_json(&first.to_json())?;
     } else if args.once {
-        output::print(&once::rendered(client.server(), &wanted, &first))?;
+        output::print(&once::rendered(&client.server, &wanted, &first))?;
     } else {
-        let state = TopState::new(client.server(), wanted, first);
+        let state = TopState::new(&client.server, wanted, first);
         screen::show(client, state)?;
     }
     Ok(Answer::Yes)

@@ -30,7 +30,7 @@ impl KeyHash {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(align(32))]
 pub(super) struct Slot {
-    home: u64,
+    pub(super) home: u64,
     /// The hash's other bits, with the tag in place of the lowest 16.
     rest_and_tag: u64,
     pub(super) words: [u64; 2],
@@ -67,10 +67,6 @@ impl Slot {
     pub(super) fn holds(&self, hash: KeyHash) -> bool {
         // The tag is shifted out; an empty slot holds no hash, whatever its bits.
         self.home == hash.home && (self.rest_and_tag ^ hash.rest) <= Tag::MASK && !self.is_empty()
-    }
-
-    pub(super) fn home(&self) -> u64 {
-        self.home
     }
 
     /// Everything that it holds, for a snapshot.

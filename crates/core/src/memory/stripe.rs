@@ -28,7 +28,7 @@ pub(super) struct Stripe {
     /// Charges since the last sweep.
     charges: u32,
     /// How often a state was changed, other than by time. Wraps around.
-    changes: u32,
+    pub(crate) changes: u32,
     /// Boxed because most stores have no spilled states, and there are many stripes.
     spilled: Option<Box<Slab<SpilledEntry>>>,
     table: Table,
@@ -115,11 +115,6 @@ impl Stripe {
                 SpilledState::HeldPermits(_) => None,
             },
         }
-    }
-
-    /// How often a state was changed, other than by time. Wraps around.
-    pub(super) fn changes(&self) -> u32 {
-        self.changes
     }
 
     #[inline]

@@ -155,7 +155,7 @@ impl Table {
         let end = gap.map_or(capacity, |gap| gap + 1);
         let next = (end < capacity).then(|| first_home(end, capacity));
         let is_in_part = |slot: &Slot| {
-            !slot.is_empty() && slot.home() >= from && next.is_none_or(|next| slot.home() < next)
+            !slot.is_empty() && slot.home >= from && next.is_none_or(|next| slot.home < next)
         };
         let part = (first..end).map(|index| self.get(index));
         part.filter(is_in_part).for_each(|slot| visit(&slot));
@@ -197,7 +197,7 @@ impl Table {
                 break;
             }
             // A slot may move back to the gap unless it would pass its home.
-            if distance(home_among(slot.home(), capacity), next) >= distance(gap, next) {
+            if distance(home_among(slot.home, capacity), next) >= distance(gap, next) {
                 *self.get_mut(gap) = slot;
                 gap = next;
             }
@@ -266,7 +266,7 @@ impl Table {
         let mut behind = Vec::new();
         for from in packed..capacity {
             let slot = self.take(from);
-            let mut index = home_among(slot.home(), capacity);
+            let mut index = home_among(slot.home, capacity);
             while index < from && !self.get(index).is_empty() {
                 index += 1;
             }
@@ -283,7 +283,7 @@ impl Table {
 
     fn place(&mut self, slot: Slot) {
         let capacity = self.capacity();
-        let mut index = home_among(slot.home(), capacity);
+        let mut index = home_among(slot.home, capacity);
         while !self.get(index).is_empty() {
             index = if index + 1 == capacity { 0 } else { index + 1 };
         }

@@ -82,7 +82,7 @@ pub(super) struct Http1 {
     answer: Option<response::Parts>,
     download: Download,
     /// Whether the server has sent any bytes for this request.
-    has_received: bool,
+    pub(crate) has_received: bool,
     /// How many heads it has sent, interim ones included.
     heads: u32,
     /// Whether the server keeps the connection for another request.
@@ -224,11 +224,6 @@ impl Http1 {
 
     pub(super) fn size_hint(&self) -> SizeHint {
         self.download.size_hint()
-    }
-
-    /// Whether the server has sent any bytes for the request.
-    pub(super) fn has_received(&self) -> bool {
-        self.has_received
     }
 
     /// The body of a request of which nothing was sent.

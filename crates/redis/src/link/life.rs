@@ -63,7 +63,7 @@ pub(super) async fn live(shared: Arc<LinkShared>) {
 fn name(shared: &LinkShared) -> String {
     match &shared.target {
         LinkTarget::Node(node) => node.to_string(),
-        LinkTarget::MasterOf(sentinels) => format!("master `{}`", sentinels.name()),
+        LinkTarget::MasterOf(sentinels) => format!("master `{}`", &sentinels.name),
     }
 }
 

@@ -74,7 +74,7 @@ impl DataDir {
     /// The versions in a locked directory. In a read-only directory the versions can be read,
     /// [`write`](Self::write) is an error, and nothing is repaired.
     pub fn within(directory: Arc<LockedDir>) -> Result<Self, DataDirError> {
-        let folder = directory.path().join("rules");
+        let folder = directory.path.join("rules");
         if directory.is_writable() {
             make(&folder)?;
         }

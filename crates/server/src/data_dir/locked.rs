@@ -36,7 +36,8 @@ const MAX_BYTES: u64 = 64 << 20;
 /// ```
 #[derive(Debug)]
 pub struct LockedDir {
-    path: PathBuf,
+    /// Where it is.
+    pub(crate) path: PathBuf,
     is_writable: bool,
     /// Released last. `None` for a read-only directory without a lock file.
     _lock: Option<DirectoryLock>,
@@ -70,11 +71,6 @@ impl LockedDir {
             is_writable,
             _lock: lock,
         }
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Whether the directory was writable when it was opened.

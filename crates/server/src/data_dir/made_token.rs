@@ -67,7 +67,7 @@ pub enum MadeTokenError {
 
 /// The token of a directory; generates one if there is none.
 pub(crate) fn read_or_make(directory: &LockedDir) -> Result<String, MadeTokenError> {
-    if let Some(token) = read(directory.path(), owner::is_trusted)? {
+    if let Some(token) = read(&directory.path, owner::is_trusted)? {
         return Ok(token);
     }
     let token = random()?;
@@ -75,8 +75,8 @@ pub(crate) fn read_or_make(directory: &LockedDir) -> Result<String, MadeTokenErr
         return Ok(token);
     }
     // Another process created it in between.
-    let path = directory.path().join(FILE);
-    read(directory.path(), owner::is_trusted)?.ok_or(MadeTokenError::NotAToken { path })
+    let path = directory.path.join(FILE);
+    read(&directory.path, owner::is_trusted)?.ok_or(MadeTokenError::NotAToken { path })
 }
 
 /// The token of a directory, if there is one, of a user that `is_trusted`.

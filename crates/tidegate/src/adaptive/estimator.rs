@@ -40,7 +40,8 @@ pub(super) struct Estimator {
     estimate: u64,
     window: SampleWindow,
     baseline: Baseline,
-    latency: Option<Micros>,
+    /// The median latency of the last window.
+    pub(crate) latency: Option<Micros>,
     /// Whether the requests of this window began under an earlier limit.
     is_settling: bool,
 }
@@ -65,11 +66,6 @@ impl Estimator {
             self.estimate
         };
         estimate / PARTS
-    }
-
-    /// The median latency of the last window.
-    pub(super) fn latency(&self) -> Option<Micros> {
-        self.latency
     }
 
     /// Records a request. True if it closed a window, so that the limit may have changed.

@@ -20,7 +20,7 @@ pub(crate) struct Facts<'f, 'a> {
 /// Credentials of a request that are not valid.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RefusedCredentials<'f, 'a> {
-    attributes: &'f Attributes<'a>,
+    pub(crate) attributes: &'f Attributes<'a>,
     invalid: InvalidCredentials,
 }
 
@@ -44,7 +44,7 @@ impl<'f, 'a> Facts<'f, 'a> {
             #[cfg(feature = "cel")]
             context: std::cell::OnceCell::new(),
         };
-        let others = attributes.other_paths().iter();
+        let others = attributes.other_paths.iter();
         Self {
             normal: reading(None),
             others: others.map(|path| reading(Some(path))).collect(),
@@ -88,10 +88,6 @@ impl<'f, 'a> Facts<'f, 'a> {
 }
 
 impl<'f, 'a> Reading<'f, 'a> {
-    pub(super) fn attributes(&self) -> &'f Attributes<'a> {
-        self.attributes
-    }
-
     /// The request's credentials, if some are not valid.
     #[inline]
     pub(super) fn refused(&self) -> Option<RefusedCredentials<'f, 'a>> {

@@ -114,11 +114,11 @@ impl Index {
         {
             self.paths.collect(path, &mut found);
         }
-        for path in attributes.other_paths() {
+        for path in &attributes.other_paths {
             self.paths.collect(path, &mut found);
         }
         if !self.values.is_empty() {
-            let other_paths = attributes.other_paths().iter();
+            let other_paths = attributes.other_paths.iter();
             let other_paths = other_paths.map(|path| ("path", path.as_str()));
             for (name, value) in attributes.iter().chain(other_paths) {
                 let indexes = self.values.get(name).and_then(|values| values.get(value));
@@ -226,13 +226,13 @@ impl PathTree {
 
     fn insert(&mut self, pattern: &PathPattern, rule_index: u32) {
         let mut tree = self;
-        for segment in pattern.segments() {
+        for segment in &pattern.segments {
             tree = match segment {
                 Segment::Literal(literal) => tree.literal.entry(literal.clone()).or_default(),
                 Segment::Any => tree.any.get_or_insert_default(),
             };
         }
-        if pattern.has_rest() {
+        if pattern.has_rest {
             tree.below.push(rule_index);
         } else {
             tree.here.push(rule_index);

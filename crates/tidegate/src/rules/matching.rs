@@ -43,7 +43,7 @@ impl Match {
             return Err(Unmet::Path);
         }
         let is_listed = |ip| self.ip.contains(ip);
-        if !self.ip.is_empty() && !reading.attributes().ip().is_some_and(is_listed) {
+        if !self.ip.is_empty() && !reading.attributes.ip().is_some_and(is_listed) {
             return Err(Unmet::Ip);
         }
         for (index, (name, wanted)) in self.attributes.iter().enumerate() {

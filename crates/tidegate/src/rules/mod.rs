@@ -270,7 +270,9 @@ impl RuleSet {
     /// The canonical form of rules that are written as descriptors.
     #[doc(hidden)]
     pub fn descriptors(&self) -> Option<&serde_json::Value> {
-        self.descriptors.as_deref().map(Descriptors::written)
+        self.descriptors
+            .as_deref()
+            .map(|descriptors| &descriptors.written)
     }
 
     /// Whether limits that callers bring count for this domain: the descriptors name it, or accept any.

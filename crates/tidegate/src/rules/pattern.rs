@@ -15,8 +15,8 @@ const MAX_SEGMENTS: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathPattern {
     text: String,
-    segments: Vec<Segment>,
-    has_rest: bool,
+    pub(super) segments: Vec<Segment>,
+    pub(super) has_rest: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,14 +79,6 @@ impl PathPattern {
             segments,
             has_rest,
         })
-    }
-
-    pub(super) fn segments(&self) -> &[Segment] {
-        &self.segments
-    }
-
-    pub(super) fn has_rest(&self) -> bool {
-        self.has_rest
     }
 
     /// Whether a normalised path fits.

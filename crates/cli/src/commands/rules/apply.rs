@@ -55,7 +55,7 @@ pub(super) fn run(args: &ApplyArgs, client: &ApiClient, json: bool) -> anyhow::R
     }
     bail!(
         "the rules at {} were changed by others during each attempt; nothing was applied, try again",
-        client.server()
+        &client.server
     )
 }
 

@@ -45,8 +45,8 @@ pub(super) fn run(args: &DiffArgs, client: &ApiClient, json: bool) -> anyhow::Re
         output::print("no differences\n")?;
     } else {
         let server = match remote.version {
-            Some(version) => format!("{} (version {version})", client.server()),
-            None => client.server().to_owned(),
+            Some(version) => format!("{} (version {version})", &client.server),
+            None => client.server.clone(),
         };
         output::print(&rendered(&changes, &server, &name))?;
     }

@@ -95,7 +95,7 @@ impl MemoryStore {
     /// To find out whether a new [snapshot](Self::snapshot) would differ from the last one: read this
     /// before each, and compare.
     pub fn changes(&self) -> u64 {
-        let of = |stripe: &Lock<Stripe>| u64::from(stripe.lock().changes());
+        let of = |stripe: &Lock<Stripe>| u64::from(stripe.lock().changes);
         self.stripes.iter().map(of).fold(0, u64::wrapping_add)
     }
 

@@ -48,7 +48,8 @@ const EXAMPLE: &str =
 pub struct Condition {
     text: String,
     expression: IdedExpr,
-    work: ConditionWork,
+    /// How much work it is.
+    pub(in crate::rules) work: ConditionWork,
     /// Keeps the patterns of `matches` ready for as long as the condition is there.
     _patterns: Arc<Patterns>,
 }
@@ -120,11 +121,6 @@ impl Condition {
     /// The attributes that it reads; none if that cannot be said, and if it reads the cost.
     pub(in crate::rules) fn names(&self) -> Option<Vec<&str>> {
         names::names_in(&self.expression)
-    }
-
-    /// How much work it is.
-    pub(in crate::rules) fn work(&self) -> ConditionWork {
-        self.work
     }
 
     /// The condition as it was written.

@@ -20,7 +20,7 @@ type TextMap<T> = HashMap<String, T, RandomState>;
 #[derive(Debug, Default)]
 pub(in crate::rules) struct Descriptors {
     domains: TextMap<DescriptorLevel>,
-    written: serde_json::Value,
+    pub(crate) written: serde_json::Value,
     settings: RuleSettings,
 }
 
@@ -62,10 +62,6 @@ impl Descriptors {
             self.domains.insert(domain.to_owned(), level);
         }
         is_new
-    }
-
-    pub(in crate::rules) fn written(&self) -> &serde_json::Value {
-        &self.written
     }
 
     pub(in crate::rules) fn knows_domain(&self, attributes: &Attributes<'_>) -> bool {
