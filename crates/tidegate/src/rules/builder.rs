@@ -12,7 +12,7 @@ use super::matching::Match;
 use super::read_rule::{MISSING, MODES, ON_STORE_FAILURE, SYNCS};
 use super::rule::{Consistency, Cost, Missing, Mode, OnStoreFailure, Rule};
 use super::{RuleSettings, write};
-use crate::document::{Node, Place, Problems, Spot};
+use crate::internal::document::{Node, Place, Problems, Spot};
 
 /// Builds a rule. Created by [`Rule::builder`].
 ///

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::keys::DENIED;
 use super::rule::Rule;
-use crate::document::{Entry, Fields, Node, Problems, Source, Spot};
+use crate::internal::document::{Entry, Fields, Node, Problems, Source, Spot};
 
 /// The most headers of an answer.
 const MOST_HEADERS: usize = 16;

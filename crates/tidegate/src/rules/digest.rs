@@ -4,7 +4,7 @@
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-use crate::printable::hexadecimal;
+use crate::internal::printable::hexadecimal;
 
 /// How many hexadecimal digits a digest has.
 const DIGITS: usize = 12;

@@ -2,7 +2,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use crate::printable::hexadecimal;
+use crate::internal::printable::hexadecimal;
 
 const PREFIX: &str = "sha256:";
 const DIGITS: usize = 64;

@@ -7,7 +7,7 @@ use tidegate_core::limit::{MAX_COUNT, MAX_SLOTS};
 use super::read_adaptive;
 use super::read_limit::{ALGORITHMS, ANCHORS};
 use super::read_rule::{MISSING, MODES, ON_STORE_FAILURE, SYNCS};
-use crate::document::{Key, Kind, words};
+use crate::internal::document::{Key, Kind, words};
 
 const SPAN: Kind = Kind::Named("Span", &Kind::Pattern(r"^\s*[0-9]+\s*[A-Za-z]+\s*$"));
 const COUNT: Kind = Kind::Whole(1, MAX_COUNT);

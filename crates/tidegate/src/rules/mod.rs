@@ -74,9 +74,9 @@ use smallvec::SmallVec;
 use tidegate_core::Timestamp;
 
 use crate::attributes::Attributes;
-use crate::document::{self, Node, Spot};
+use crate::internal::document::{self, Node, Spot};
 #[doc(inline)]
-pub use crate::document::{Place, Problem, Problems, Severity, Source};
+pub use crate::internal::document::{Place, Problem, Problems, Severity, Source};
 
 /// A front end that describes requests itself: its callers send no attributes.
 #[doc(hidden)]

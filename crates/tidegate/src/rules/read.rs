@@ -7,7 +7,7 @@ use super::RuleSettings;
 use super::keys::{RULE, RULE_SET};
 use super::read_rule::rule;
 use super::rule::Rule;
-use crate::document::{Entry, Fields, Node, Place, Problems, Spot, Value};
+use crate::internal::document::{Entry, Fields, Node, Place, Problems, Spot, Value};
 
 /// The rules of a document, or nothing if there is an error.
 pub(super) fn rules(

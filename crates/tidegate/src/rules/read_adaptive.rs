@@ -7,7 +7,7 @@ use super::grant::Grant;
 use super::keys::ADAPTIVE;
 use super::read_limit::{self, Counting};
 use crate::adaptive::{Adaptive, DEFAULT_START};
-use crate::document::{Fields, Node, Problems, Spot};
+use crate::internal::document::{Fields, Node, Problems, Spot};
 
 /// The algorithms whose limits can move.
 pub(super) const ALGORITHMS: [&str; 3] = ["concurrency", "token_bucket", "leaky_bucket"];

@@ -8,7 +8,7 @@ use tidegate_core::{Algorithm, Anchor, Limit, LimitError, Micros, Rate, Window};
 use super::grant::Grant;
 use super::keys::{RATE, RULE};
 use super::read_adaptive::{self, Bounds};
-use crate::document::{
+use crate::internal::document::{
     Fields, Node, Place, Problem, Problems, ScalarKind, Spot, Value, suggestion,
 };
 

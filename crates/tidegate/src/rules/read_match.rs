@@ -9,7 +9,7 @@ use super::networks::NetworkList;
 use super::pattern::{HostPattern, PathPattern};
 use super::read_rule::attribute_name;
 use crate::attributes::{Attributes, MAX_VALUE};
-use crate::document::{Fields, Node, Problems, Spot, Value};
+use crate::internal::document::{Fields, Node, Problems, Spot, Value};
 
 /// How many exceptions a rule may have.
 const MAX_EXCEPTIONS: usize = 64;

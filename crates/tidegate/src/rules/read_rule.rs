@@ -17,7 +17,7 @@ use super::rule::{Consistency, Cost, Missing, Mode, OnStoreFailure, Rule};
 use super::{RuleSettings, hashed, read_match, warnings, write};
 use crate::adaptive::AdaptiveBounds;
 use crate::attributes;
-use crate::document::{Fields, Node, Problems, Spot, Value};
+use crate::internal::document::{Fields, Node, Problems, Spot, Value};
 use crate::value::AttributeValue;
 
 impl Rule {

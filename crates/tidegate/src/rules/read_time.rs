@@ -2,7 +2,7 @@
 
 use tidegate_core::Timestamp;
 
-use crate::document::{Node, Problems, Spot};
+use crate::internal::document::{Node, Problems, Spot};
 
 /// From when until when a rule applies.
 #[derive(Debug, Clone, Copy, Default)]

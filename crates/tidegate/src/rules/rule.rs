@@ -10,7 +10,7 @@ use super::matching::{HEADER, Match};
 use super::networks::Networks;
 use crate::adaptive::AdaptiveBounds;
 use crate::attributes::Attributes;
-use crate::document::Problems;
+use crate::internal::document::Problems;
 
 /// When a limit applies, and to which key.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::descriptors;
 use super::keys::{DESCRIPTOR, DOMAIN, OWN, RATE_LIMIT, REPLACED, RULE, RULE_SET};
 use super::read_rule::RESERVED;
-use crate::document::{Key, Schema, SchemaForm};
+use crate::internal::document::{Key, Schema, SchemaForm};
 
 /// The keys of a rule.
 #[doc(hidden)]

@@ -19,7 +19,7 @@ use super::read_override::{network_of, override_key};
 use super::rule::{Consistency, Rule};
 use super::{RuleSettings, hashed, read_adaptive};
 use crate::attributes::Attributes;
-use crate::document::{Fields, Node, Problems, Spot};
+use crate::internal::document::{Fields, Node, Problems, Spot};
 use crate::value::text_of_form;
 
 /// Temporary overrides, by the id of their rule. Overrides of an unknown rule have no effect.

@@ -6,7 +6,7 @@ use super::client_written::is_client_written;
 use super::grant::Grant;
 use super::matching::HEADER;
 use super::rule::{Consistency, Cost, Missing, Mode, Rule};
-use crate::document::{Node, Place, Problems, Spot, Value};
+use crate::internal::document::{Node, Place, Problems, Spot, Value};
 
 /// Names that a misspelt attribute probably means.
 const WELL_KNOWN: [&str; 7] = ["ip", "method", "path", "host", "user_id", "api_key", "tier"];
@@ -120,7 +120,7 @@ impl RuleInspector<'_> {
                 None if known || name.len() < 4 => String::new(),
                 None => match WELL_KNOWN.iter().find(|known| known.starts_with(name)) {
                     Some(begins) => format!(" (did you mean `{begins}`?)"),
-                    None => crate::document::suggestion(name, &WELL_KNOWN),
+                    None => crate::internal::document::suggestion(name, &WELL_KNOWN),
                 },
             };
             if !suggestion.is_empty() {

@@ -14,7 +14,7 @@ use super::read_limit::ANCHORS;
 use super::read_rule::{MISSING, MODES, ON_STORE_FAILURE, SYNCS};
 use super::rule::{Cost, Rule};
 use crate::adaptive::{Adaptive, AdaptiveBounds};
-use crate::document::{Entry, Kind, Node, ScalarKind, Value as Written};
+use crate::internal::document::{Entry, Kind, Node, ScalarKind, Value as Written};
 use crate::value::text_of_form;
 
 impl RuleSet {

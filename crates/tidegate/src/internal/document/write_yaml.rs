@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use crate::printable::is_printable;
+use crate::internal::printable::is_printable;
 
 /// The longest line for a list of plain values.
 const MAX_LINE: usize = 88;

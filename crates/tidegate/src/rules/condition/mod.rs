@@ -171,7 +171,7 @@ fn check_names(expression: &IdedExpr, shape: &Shape<'_>) -> Result<(), String> {
             let known: Vec<String> = FUNCTIONS.iter().map(|name| format!("`{name}`")).collect();
             return Err(format!(
                 "there is no function `{name}`{}; known are {}",
-                crate::document::suggestion(name, &FUNCTIONS),
+                crate::internal::document::suggestion(name, &FUNCTIONS),
                 known.join(", ")
             ));
         }

@@ -1,6 +1,6 @@
 //! Keys that envoyproxy/ratelimit accepts anywhere in a file, but reads only in one kind of map.
 
-use crate::document::{Fields, Key, Problems};
+use crate::internal::document::{Fields, Key, Problems};
 use crate::rules::keys::{DESCRIPTOR, DOMAIN, RATE_LIMIT};
 
 /// Every key that the original knows, and where it has an effect.

@@ -16,7 +16,7 @@ use super::spelling::{rewritten, typed};
 use super::tree::{Branch, DescriptorLevel, Descriptors};
 use super::wildcard::Wildcard;
 use crate::credentials::{are_credentials, credentials, folded};
-use crate::document::{Fields, Node, Place, Problems, Spot, Value};
+use crate::internal::document::{Fields, Node, Place, Problems, Spot, Value};
 use crate::rules::grant::Grant;
 use crate::rules::keys::{DESCRIPTOR, DOMAIN};
 use crate::rules::rule::{Consistency, Mode, Rule};

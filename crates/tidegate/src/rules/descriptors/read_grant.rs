@@ -6,7 +6,7 @@ use tidegate_core::{Algorithm, Limit, Micros, Rate, Window};
 
 use super::places;
 use super::read::read_flag;
-use crate::document::{Fields, Node, Problems, Spot};
+use crate::internal::document::{Fields, Node, Problems, Spot};
 use crate::rules::grant::Grant;
 use crate::rules::keys::{OWN, RATE_LIMIT, REPLACED};
 use crate::rules::read_limit::{self, Counting};
@@ -207,7 +207,7 @@ fn read_unit(text: &str) -> Result<Window, String> {
     let unit = UNITS.iter().find(|(name, _)| *name == lower);
     unit.map(|(_, window)| *window).ok_or_else(|| {
         let names: Vec<&str> = UNITS.iter().map(|(name, _)| *name).collect();
-        let suggestion = crate::document::suggestion(&lower, &names);
+        let suggestion = crate::internal::document::suggestion(&lower, &names);
         format!("`{text}` is not a unit{suggestion}; write one of `second`, `minute`, `hour`, `day`, `week`, `month` and `year`")
     })
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use serde_json::Value as Json;
 
-use crate::document::{Entry, Kind, Node, Problems, Scalar, ScalarKind, Spot, Value};
+use crate::internal::document::{Entry, Kind, Node, Problems, Scalar, ScalarKind, Spot, Value};
 use crate::rules::keys::{DESCRIPTOR, NO, RATE_LIMIT, YES};
 
 /// Whether a key says yes or no.
@@ -177,7 +177,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::document::Source;
+    use crate::internal::document::Source;
 
     fn document(text: &str) -> (Json, Vec<String>) {
         let mut problems = Problems::new();

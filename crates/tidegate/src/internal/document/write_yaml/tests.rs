@@ -1,6 +1,6 @@
 //! What is written is read back as the same, by the reader of rule files.
 
-use crate::document::{Node, Problems, ScalarKind, Source, Value as Read};
+use crate::internal::document::{Node, Problems, ScalarKind, Source, Value as Read};
 use proptest::prelude::*;
 use serde_json::json;
 
