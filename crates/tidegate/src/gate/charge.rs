@@ -10,6 +10,7 @@ use crate::rules::{OnStoreFailure, Share};
 
 /// The outcome of a limit that the caller brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Charged {
     /// The outcome.
     pub outcome: Outcome,

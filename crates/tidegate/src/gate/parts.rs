@@ -20,6 +20,7 @@ use crate::rules::{Grant, GrantSource, Rule};
 
 /// What a front end asks.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub enum Asked<'a, 'b> {
     /// About one request.
     Request(&'a Attributes<'b>),

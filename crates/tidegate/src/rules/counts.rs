@@ -6,8 +6,7 @@ use super::grant::Grant;
 use super::rule::{Missing, Mode, OnStoreFailure, Rule};
 use crate::reason::Reason;
 
-/// A protocol that asks.
-#[doc(hidden)]
+/// The protocol through which a decision is requested. A program that embeds the gate is [`Library`](Self::Library).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrontEnd {
