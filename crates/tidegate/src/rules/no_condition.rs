@@ -23,7 +23,7 @@ impl Condition {
         match *self {}
     }
 
-    pub(super) fn work(&self) -> ConditionWork {
+    pub(super) fn work(&self) -> &ConditionWork {
         match *self {}
     }
 

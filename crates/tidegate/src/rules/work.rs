@@ -41,7 +41,7 @@ impl RuleSet {
         }
         let candidates = self.candidates(attributes).into_iter();
         let conditions = candidates.flat_map(|index| self.at(index as usize).conditions());
-        let steps = conditions.map(|condition| condition.work.steps(count, bytes));
+        let steps = conditions.map(|condition| condition.work().steps(count, bytes));
         steps.fold(0, u64::saturating_add)
     }
 }

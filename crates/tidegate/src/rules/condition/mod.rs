@@ -49,7 +49,7 @@ pub struct Condition {
     text: String,
     expression: IdedExpr,
     /// How much work it is.
-    pub(in crate::rules) work: ConditionWork,
+    work: ConditionWork,
     /// Keeps the patterns of `matches` ready for as long as the condition is there.
     _patterns: Arc<Patterns>,
 }
@@ -121,6 +121,11 @@ impl Condition {
     /// The attributes that it reads; none if that cannot be said, and if it reads the cost.
     pub(in crate::rules) fn names(&self) -> Option<Vec<&str>> {
         names::names_in(&self.expression)
+    }
+
+    /// How much work it is.
+    pub(in crate::rules) fn work(&self) -> &ConditionWork {
+        &self.work
     }
 
     /// The condition as it was written.
