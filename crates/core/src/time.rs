@@ -96,8 +96,8 @@ impl From<Micros> for Duration {
 /// Rounds up to a whole microsecond, so that a wait is never cut short.
 impl From<Duration> for Micros {
     fn from(duration: Duration) -> Self {
-        let micros = duration.as_nanos().div_ceil(1_000);
-        Self::new(u64::try_from(micros).unwrap_or(u64::MAX))
+        let whole = duration.as_secs().saturating_mul(1_000_000);
+        Self::new(whole.saturating_add(u64::from(duration.subsec_nanos().div_ceil(1_000))))
     }
 }
 

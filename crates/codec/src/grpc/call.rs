@@ -3,7 +3,6 @@
 //! [`RateLimitCall::read`] reads the form that Envoy sends: entries, and hits. Any other message, also an invalid one,
 //! is decoded by prost: see `docs/decisions/013-plain-codecs.md`.
 
-use prost::encoding::decode_varint;
 use smallvec::SmallVec;
 
 use super::proto::rate_limit::{RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
@@ -156,10 +155,19 @@ impl<'m> FieldReader<'m> {
         Some(Some((tag >> 3, field)))
     }
 
-    /// A number below 2^28.
+    /// A number below 2^28, in the fewest bytes or in more.
+    #[inline]
     fn varint(&mut self) -> Option<u64> {
-        let number = decode_varint(&mut self.rest).ok();
-        number.filter(|number| *number < 1 << 28)
+        let mut value = 0;
+        for index in 0..4 {
+            let (&byte, rest) = self.rest.split_first()?;
+            self.rest = rest;
+            value |= u64::from(byte & 0x7f) << (7 * index);
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
     }
 }
 

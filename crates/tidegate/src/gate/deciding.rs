@@ -10,7 +10,7 @@ use tidegate_core::{MemoryStore, Outcomes, RemoteStore, Store, StoreError};
 
 use super::matching::match_rules;
 use super::parts::{Asked, pipelines_of};
-use super::pipeline::{Pipeline, Pipelines, Step, StoreCall, Verb};
+use super::pipeline::{Pipeline, Step, StoreCall, Verb};
 use super::{Decision, Gate, Observed, Receipt, RulesInForce};
 use crate::attributes::Attributes;
 use crate::rules::FrontEnd;
@@ -19,52 +19,6 @@ use crate::rules::FrontEnd;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the store is remote, and its answer has to be awaited")]
 pub struct StoreIsRemote;
-
-/// A request whose rules have matched, and which is not decided yet.
-struct Deciding<'g, 'a, 'b> {
-    gate: &'g Gate,
-    front_end: FrontEnd,
-    asked: Asked<'a, 'b>,
-    began: u64,
-    pipelines: Pipelines,
-}
-
-impl<'g, 'a, 'b> Deciding<'g, 'a, 'b> {
-    #[inline]
-    fn begin(
-        gate: &'g Gate,
-        rules: &RulesInForce,
-        front_end: FrontEnd,
-        asked: Asked<'a, 'b>,
-    ) -> Self {
-        let began = gate.begin();
-        let pipelines = match asked {
-            Asked::Request(attributes) => Pipelines::One(gate.pipeline(rules, attributes)),
-            Asked::Parts(parts) => Pipelines::Many(pipelines_of(gate, rules, parts)),
-        };
-        Self {
-            gate,
-            front_end,
-            asked,
-            began,
-            pipelines,
-        }
-    }
-
-    #[inline]
-    fn end(self) -> Receipt {
-        let receipt = self.pipelines.into_receipt();
-        if let Some(observer) = &self.gate.observer {
-            observer.decided(&Observed {
-                began: self.began,
-                front_end: self.front_end,
-                decisions: receipt.decisions(),
-                asked: self.asked,
-            });
-        }
-        receipt
-    }
-}
 
 impl Gate {
     /// Decides a request: charges every limit that applies to it, or none. Ready at the first poll if the store is in
@@ -106,14 +60,7 @@ impl Gate {
         match self.try_decide_by(rules, front_end, asked) {
             Ok(receipt) => receipt,
             // In a box, so that decisions in memory do not carry what a call over the network needs.
-            Err(StoreIsRemote) => {
-                Box::pin(async {
-                    let mut deciding = Deciding::begin(self, rules, front_end, asked);
-                    self.run(deciding.pipelines.list_mut()).await;
-                    deciding.end()
-                })
-                .await
-            }
+            Err(StoreIsRemote) => Box::pin(self.decide_remotely(rules, front_end, asked)).await,
         }
     }
 
@@ -127,11 +74,51 @@ impl Gate {
         let Store::Memory(store) = &self.store else {
             return Err(StoreIsRemote);
         };
-        let mut deciding = Deciding::begin(self, rules, front_end, asked.into());
-        for pipeline in deciding.pipelines.list_mut() {
-            run_in_memory(pipeline, store);
+        let (began, asked) = (self.begin(), asked.into());
+        let receipt = match asked {
+            Asked::Request(attributes) => {
+                let mut pipeline = self.pipeline(rules, attributes);
+                run_in_memory(&mut pipeline, store);
+                pipeline.into_receipt()
+            }
+            Asked::Parts(parts) => {
+                let mut pipelines = pipelines_of(self, rules, parts);
+                for pipeline in &mut pipelines {
+                    run_in_memory(pipeline, store);
+                }
+                Receipt::from_pipelines(pipelines)
+            }
+        };
+        self.observe(began, front_end, asked, &receipt);
+        Ok(receipt)
+    }
+
+    async fn decide_remotely(
+        &self,
+        rules: &RulesInForce,
+        front_end: FrontEnd,
+        asked: Asked<'_, '_>,
+    ) -> Receipt {
+        let began = self.begin();
+        let mut pipelines = match asked {
+            Asked::Request(attributes) => vec![self.pipeline(rules, attributes)],
+            Asked::Parts(parts) => pipelines_of(self, rules, parts),
+        };
+        self.run(&mut pipelines).await;
+        let receipt = Receipt::from_pipelines(pipelines);
+        self.observe(began, front_end, asked, &receipt);
+        receipt
+    }
+
+    fn observe(&self, began: u64, front_end: FrontEnd, asked: Asked<'_, '_>, receipt: &Receipt) {
+        if let Some(observer) = &self.observer {
+            observer.decided(&Observed {
+                began,
+                front_end,
+                decisions: receipt.decisions(),
+                asked,
+            });
         }
-        Ok(deciding.end())
     }
 
     /// The pipeline of a request, whose rules have matched.

@@ -34,43 +34,6 @@ pub(super) struct Pipeline {
     pub(super) is_preview: bool,
 }
 
-/// The pipelines of a request: one for all of it, or by descriptors one for each part. Not a `SmallVec`, out of which a
-/// pipeline would be moved several times.
-#[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most requests have one part, and need no allocation"
-)]
-pub(super) enum Pipelines {
-    One(Pipeline),
-    Many(Vec<Pipeline>),
-}
-
-impl Pipelines {
-    #[inline]
-    pub(super) fn list_mut(&mut self) -> &mut [Pipeline] {
-        match self {
-            Self::One(pipeline) => std::slice::from_mut(pipeline),
-            Self::Many(pipelines) => pipelines,
-        }
-    }
-
-    /// The decisions that the pipelines have come to.
-    #[inline]
-    pub(super) fn into_receipt(self) -> Receipt {
-        let pipelines = match self {
-            Self::One(pipeline) => return pipeline.into_receipt(),
-            Self::Many(pipelines) => pipelines,
-        };
-        let mut decisions = SmallVec::new();
-        let at = pipelines.first().and_then(|pipeline| pipeline.at);
-        for pipeline in pipelines {
-            pipeline.finish_parts(&mut decisions);
-        }
-        Receipt::new(Decisions::many(decisions), at)
-    }
-}
-
 /// What matters about a part after its rules have matched.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PipelinePart {
@@ -290,7 +253,7 @@ impl Pipeline {
     }
 
     /// The decision, of a request without parts.
-    fn into_receipt(self) -> Receipt {
+    pub(super) fn into_receipt(self) -> Receipt {
         note_use(&self.in_force, &self.rules);
         let permit = self.permit.filter(|_| self.is_allowed());
         let decision = Decision::new(self.in_force, self.rules, permit);
@@ -298,7 +261,7 @@ impl Pipeline {
     }
 
     /// The decision about each part.
-    fn finish_parts(self, decisions: &mut SmallVec<[Decision; 1]>) {
+    pub(super) fn finish_parts(self, decisions: &mut SmallVec<[Decision; 1]>) {
         note_use(&self.in_force, &self.rules);
         let permit = self.permit.filter(|_| self.is_allowed());
         let mut rules = self.rules.into_iter().peekable();

@@ -9,7 +9,7 @@ use tidegate_core::{
 };
 
 use super::local::{LocalCharge, LocalRequest};
-use super::pipeline::Verb;
+use super::pipeline::{Pipeline, Verb};
 use super::rule_decision::{ChargeStage, RuleDecision};
 use super::{Decision, Decisions, Gate};
 use crate::rules::{OnStoreFailure, Share};
@@ -65,6 +65,16 @@ enum Change {
 impl Receipt {
     pub(super) fn new(decisions: Decisions, at: Option<Timestamp>) -> Self {
         Self { decisions, at }
+    }
+
+    /// The receipt of a request that these pipelines decided.
+    pub(super) fn from_pipelines(pipelines: Vec<Pipeline>) -> Self {
+        let mut decisions = SmallVec::new();
+        let at = pipelines.first().and_then(|pipeline| pipeline.at);
+        for pipeline in pipelines {
+            pipeline.finish_parts(&mut decisions);
+        }
+        Self::new(Decisions::many(decisions), at)
     }
 
     /// The decision; of a request of several parts, that about the first of them.
