@@ -21,7 +21,7 @@ use crate::hold::RequestPermit;
 use crate::question;
 use crate::reply::{self, Protocol};
 use crate::settings::Settings;
-use crate::undo::{Cancellable, DecidedRequest, Waiting};
+use crate::undo::{Cancellable, Waiting};
 use crate::watch::Watch;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -126,13 +126,14 @@ impl RequestHandler {
     }
 
     /// Decides a request by its head. A client that goes away meanwhile gives back what was charged.
-    async fn decide(&self, mut parts: request::Parts) -> DecidedRequest {
-        let (gate, settings) = (Arc::clone(&self.gate), Arc::clone(&self.settings));
-        let deciding = async move {
-            let decided = decide(&gate, &settings, &mut parts).await;
+    fn decide(self: &Arc<Self>, mut parts: request::Parts) -> Cancellable {
+        let handler = Arc::clone(self);
+        // Boxed where it is made: passed on by value it would be moved as a whole.
+        let deciding = Box::pin(async move {
+            let decided = decide(&handler.gate, &handler.settings, &mut parts).await;
             (parts, decided)
-        };
-        Cancellable::new(&self.gate, deciding).await
+        });
+        Cancellable::new(&self.gate, deciding)
     }
 
     /// Holds a permit of a concurrency limit, or leaves it to the client that gets its id.

@@ -31,11 +31,11 @@ pub(crate) struct Cancellable {
 impl Cancellable {
     pub(crate) fn new(
         gate: &Arc<Gate>,
-        making: impl Future<Output = DecidedRequest> + Send + 'static,
+        making: Pin<Box<dyn Future<Output = DecidedRequest> + Send>>,
     ) -> Self {
         Self {
             gate: Arc::clone(gate),
-            making: Some(Box::pin(making)),
+            making: Some(making),
             runtime: None,
         }
     }
