@@ -210,7 +210,7 @@ impl TrustedProxies {
         self.networks.iter().any(|network| network.contains(&ip))
     }
 
-    /// The [canonical](canonical) address of the client of a request that came from `peer`, with the values of all its
+    /// The [canonical] address of the client of a request that came from `peer`, with the values of all its
     /// `X-Forwarded-For` and all its `Forwarded` fields, in order.
     ///
     /// Each proxy appends the address of its own peer. So the list of a trusted peer is read from the right, past
