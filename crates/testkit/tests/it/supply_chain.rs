@@ -208,3 +208,16 @@ fn no_other_file_has_unsafe_code() {
         .collect();
     assert_eq!(found, [Path::new(EXCEPTION)]);
 }
+
+/// Tests may be built with more features than the program, so that no test of the comparison itself shows it.
+#[test]
+fn the_program_bounds_the_time_of_comparisons() {
+    let tree = ["tree", "--offline", "--locked", "-p", "tidegate-cli"];
+    let features = ["-e", "normal", "--prefix", "none", "-f", "{p} {f}"];
+    let tree = cargo(&[&tree[..], &features].concat());
+    let similar = tree.lines().find(|line| line.starts_with("similar v"));
+    let similar = similar.expect("the program compares texts");
+    let features = similar.rsplit(' ').find(|word| word.contains("text"));
+    let has_std = |features: &str| features.split(',').any(|feature| feature == "std");
+    assert!(features.is_some_and(has_std), "{similar}");
+}
