@@ -21,13 +21,8 @@ const BUSY: f64 = 200_000.0;
 const VANISHES: u64 = 20;
 
 pub fn run() {
-    let rate = Rate {
-        count: HOLDERS,
-        window: None,
-        burst: None,
-    };
     let algorithm = Algorithm::Concurrency { lease_ttl: LASTS };
-    let limit = Limit::new(rate, algorithm).expect("a sound limit");
+    let limit = Limit::new(Rate::concurrent(HOLDERS), algorithm).expect("a sound limit");
     let plan = ArrivalPlan {
         pattern: ArrivalPattern::Poisson { percent: 100 },
         count: 100,
