@@ -179,6 +179,19 @@ impl Gate {
     }
 }
 
+impl ExplainedGrant {
+    pub(super) fn of(decided: &RuleDecision, in_force: &InForce) -> Self {
+        let text = match &decided.current_limit {
+            Some(limit) => limits_text(std::slice::from_ref(limit)),
+            None => in_force.grant(decided.rule, decided.grant).text(),
+        };
+        Self {
+            source: decided.source,
+            text,
+        }
+    }
+}
+
 impl ExplainedRule {
     /// Whether the rule applies.
     pub fn applies(&self) -> bool {
@@ -200,18 +213,10 @@ impl ExplainedRule {
         in_force: &InForce,
         asked: &Explaining<'_, '_>,
     ) -> Self {
-        let text = match &matched.current_limit {
-            Some(limit) => limits_text(std::slice::from_ref(limit)),
-            None => in_force.grant(matched.rule, matched.grant).text(),
-        };
-        let grant = ExplainedGrant {
-            source: matched.source,
-            text,
-        };
         let is_known = matched.lacking.is_none();
         Self {
             failed: None,
-            grant: Some(grant),
+            grant: Some(ExplainedGrant::of(matched, in_force)),
             key: is_known.then(|| rule.shown_key(asked)),
             rule,
         }

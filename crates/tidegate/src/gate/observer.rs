@@ -3,12 +3,14 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tidegate_core::{Charge, Micros};
+use tidegate_core::{Charge, Micros, Timestamp};
 
+use super::explain::ExplainedGrant;
 use super::in_force::RuleState;
 use super::rule_decision::{ChargeStage, RuleDecision};
 use super::{Asked, Charged, Decision, Decisions};
 use crate::attributes::Attributes;
+use crate::reason::Reason;
 use crate::rules::{CounterKey, FrontEnd, Mode, Rule, Verdict};
 
 /// Sees every decision of the gate that it is [given to](super::Gate::with_observer), whatever front end
@@ -57,7 +59,9 @@ impl<'o, 'b> Observed<'o, 'b> {
             None => self.decisions.iter().all(Decision::is_allowed),
         };
         let parts = self.decisions.iter().zip(self.asked.attributes());
+        let front_end = self.front_end;
         parts.map(move |(decision, attributes)| ObservedPart {
+            front_end,
             decision,
             attributes,
             is_admitted: is_whole
@@ -69,6 +73,8 @@ impl<'o, 'b> Observed<'o, 'b> {
 /// A part of a request; most requests have one.
 #[derive(Debug, Clone, Copy)]
 pub struct ObservedPart<'o, 'b> {
+    /// Who asked.
+    pub front_end: FrontEnd,
     /// What was decided about it.
     pub decision: &'o Decision,
     /// What is known of it.
@@ -93,7 +99,7 @@ pub struct ObservedRule<'o, 'b> {
     part: ObservedPart<'o, 'b>,
 }
 
-impl<'o> ObservedRule<'o, '_> {
+impl<'o, 'b> ObservedRule<'o, 'b> {
     /// The rule.
     pub fn rule(&self) -> &'o Rule {
         self.part.decision.in_force().at(self.decided.rule)
@@ -103,9 +109,36 @@ impl<'o> ObservedRule<'o, '_> {
         self.part.decision.in_force().state(self.decided.rule)
     }
 
+    /// The part of the request that it is about.
+    pub fn part(&self) -> ObservedPart<'o, 'b> {
+        self.part
+    }
+
+    /// Whether any rule in force reads this attribute.
+    #[doc(hidden)]
+    pub fn is_read(&self, attribute: &str) -> bool {
+        self.part.decision.in_force().reads(attribute)
+    }
+
     /// What it said.
     pub fn verdict(&self) -> Verdict {
         self.decided.verdict()
+    }
+
+    /// The time as of which it was decided.
+    pub fn at(&self) -> Option<Timestamp> {
+        Some(self.decided.decisive()?.outcome.at)
+    }
+
+    /// Why it denies the request, or would if it were enforced.
+    pub fn reason(&self) -> Option<Reason> {
+        let decisive = self.decided.decisive()?;
+        self.decided.reason(decisive, self.part.decision.in_force())
+    }
+
+    /// What it grants to the request.
+    pub fn grant(&self) -> ExplainedGrant {
+        ExplainedGrant::of(self.decided, self.part.decision.in_force())
     }
 
     /// Whether it allows the request to go on only after a while, and no other rule denies it.
@@ -135,8 +168,9 @@ impl<'o> ObservedRule<'o, '_> {
         }
     }
 
-    /// Counts it for a request of this front end.
-    pub fn count(&self, front_end: FrontEnd) {
+    /// Counts it.
+    pub fn count(&self) {
+        let front_end = self.part.front_end;
         self.decided.count(self.part.decision.in_force(), front_end);
         let (counts, admitted) = (self.state().counts(), self.admitted());
         if admitted > 0 {

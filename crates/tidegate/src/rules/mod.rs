@@ -28,6 +28,7 @@ mod pattern;
 mod promise;
 mod read;
 mod read_adaptive;
+mod read_attributes;
 mod read_limit;
 mod read_match;
 mod read_override;
@@ -70,6 +71,7 @@ use std::sync::Arc;
 use descriptors::Descriptors;
 use foldhash::fast::RandomState;
 use index::Index;
+use read_attributes::ReadAttributes;
 use smallvec::SmallVec;
 use tidegate_core::Timestamp;
 
@@ -140,6 +142,7 @@ pub struct RuleSet {
     index: Arc<Index>,
     /// The attributes `header.*` that any of them asks about.
     headers: Vec<String>,
+    attributes: Arc<ReadAttributes>,
     /// Whether any of them asks for the host of a request.
     reads_host: bool,
     /// Whether any of them has permits that its clients share.
@@ -236,6 +239,7 @@ impl RuleSet {
             by_id: Arc::new(indexes_by_id(&rules)),
             index: Arc::new(Index::new(&rules)),
             headers,
+            attributes: Arc::new(ReadAttributes::of(&rules)),
             reads_host: rules.iter().any(|rule| rule.reads_host()),
             has_shared_permits: rules.iter().any(|rule| rule.has_shared_permits()),
             rules,
@@ -247,6 +251,7 @@ impl RuleSet {
     fn by_descriptors(rules: Vec<Arc<Rule>>, descriptors: Descriptors) -> Self {
         Self {
             by_id: Arc::new(indexes_by_id(&rules)),
+            attributes: Arc::new(ReadAttributes::of(&rules)),
             rules,
             descriptors: Some(Arc::new(descriptors)),
             ..Self::default()
@@ -340,6 +345,12 @@ impl RuleSet {
     /// Names that a condition computes are not included.
     pub fn header_attributes(&self) -> &[String] {
         &self.headers
+    }
+
+    /// Whether any of them may read this attribute: to match, to count, to choose a grant, or to charge.
+    #[doc(hidden)]
+    pub fn reads(&self, attribute: &str) -> bool {
+        self.attributes.has(attribute)
     }
 
     /// Whether any of them asks for the host of a request: one without a host would escape it.

@@ -31,6 +31,10 @@ impl Condition {
         match *self {}
     }
 
+    pub(super) fn reads_by_name(&self) -> std::iter::Empty<Option<&str>> {
+        match *self {}
+    }
+
     pub(super) fn holds(&self, _reading: &Reading<'_, '_>) -> Result<bool, ConditionFailed> {
         match *self {}
     }

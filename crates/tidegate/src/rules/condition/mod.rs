@@ -142,6 +142,15 @@ impl Condition {
         })
     }
 
+    /// The names of the attributes that it reads, `None` where it may read any.
+    pub(in crate::rules) fn reads_by_name(&self) -> impl Iterator<Item = Option<&str>> {
+        names::reads_in(&self.expression).filter_map(|read| match read {
+            ConditionRead::Name(name) => Some(Some(name)),
+            ConditionRead::Any => Some(None),
+            ConditionRead::Other => None,
+        })
+    }
+
     /// Whether it holds for a request in this reading.
     pub(in crate::rules) fn holds(
         &self,

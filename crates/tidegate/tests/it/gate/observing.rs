@@ -43,7 +43,7 @@ impl Observer for Notes {
             .parts()
             .flat_map(|part| part.rules().collect::<Vec<_>>())
         {
-            rule.count(observed.front_end);
+            rule.count();
             let marks = [
                 (rule.is_delayed(), "delayed"),
                 (rule.is_degraded(), "degraded"),
