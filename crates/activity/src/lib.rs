@@ -12,6 +12,8 @@
 mod budget;
 mod counts;
 mod distinct;
+mod evidence;
+mod evidence_bytes;
 mod live;
 mod names;
 mod part;
@@ -24,6 +26,7 @@ mod series_log;
 mod shard;
 mod summary;
 mod table;
+mod text_bytes;
 mod top;
 mod totals;
 #[cfg(test)]
@@ -32,9 +35,10 @@ mod tracker;
 mod windows;
 
 pub use counts::OutcomeCounts;
+pub use evidence::{DeniedRequest, KeptAttribute, LastDecision, SeenClient};
 pub use live::{ActivitySeries, ActivitySettings, LiveActivity, RuleSeries};
 pub use names::{KeyName, KeyPart, NAME_LENGTH};
-pub use part::{ActivityPart, KeyList, ListedKey, PartSeries, RulePart};
+pub use part::{ActivityPart, KeyList, ListedKey, NamedKey, PartSeries, RulePart};
 pub use rule::RuleActivity;
 pub use series::{MINUTES, SECONDS, SeriesSpan};
 pub use top::{KeySort, KeyWindow, TopKey, TopKeys};

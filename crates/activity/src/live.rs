@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
 use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 
 use crate::budget::MemoryBudget;
 use crate::counts::OutcomeCounts;
+use crate::evidence::ALL_EACH_SECOND;
 use crate::part::{ActivityPart, RulePart};
 use crate::room::{self, KnownRule};
 use crate::rule::{Common, RuleActivity};
@@ -79,6 +80,7 @@ impl LiveActivity {
         let common = Arc::new(Common {
             hasher: RandomState::default(),
             now: AtomicU32::new(seconds(now)),
+            samples_left: AtomicU32::new(ALL_EACH_SECOND),
             keys: KeyTracker::new(shards, &budget),
             budget,
             shards,
@@ -113,6 +115,13 @@ impl LiveActivity {
         state.rules.get(id).map(|known| Arc::clone(&known.rule))
     }
 
+    /// The activity of all rules that are known.
+    pub fn rules(&self) -> Vec<Arc<RuleActivity>> {
+        let state = self.state.lock();
+        let rules = state.rules.values();
+        rules.map(|known| Arc::clone(&known.rule)).collect()
+    }
+
     /// Reads the counters of all rules in force, and sums up the keys of a period that is over. Call it once a second,
     /// and before reading the series. Counts since the last call belong to this call's second.
     pub fn sample<'r>(&self, now: u64, rules: impl Iterator<Item = (&'r str, OutcomeCounts)>) {
@@ -126,7 +135,7 @@ impl LiveActivity {
         } else {
             now.max(state.read_at)
         };
-        self.common.now.store(seconds(now), Ordering::Relaxed);
+        self.common.set_time(seconds(now));
         let at = std::mem::replace(&mut state.read_at, now).min(now);
         let new = state.total.read(&self.totals.sum());
         state.total.add(at, &new, budget);
@@ -228,7 +237,7 @@ impl LiveActivity {
         let part = |(_, rule): &(u64, Arc<RuleActivity>)| {
             let series = rule.series.lock().part();
             let top = |window| rule.top_of_both(window, now, keys);
-            RulePart::new(Arc::clone(rule.id()), series, top)
+            RulePart::new(Arc::clone(rule.id()), series, top, &rule.samples())
         };
         ActivityPart {
             total,

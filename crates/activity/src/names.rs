@@ -6,6 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use crate::budget::MemoryBudget;
+use crate::evidence::LastDecision;
 
 /// The most characters of a value that are kept.
 pub const NAME_LENGTH: usize = 128;
@@ -13,8 +14,8 @@ pub const NAME_LENGTH: usize = 128;
 /// While a rule has fewer names than this, every key gets one.
 const FREE_NAMES: usize = 256;
 
-/// The most memory for the names of one rule.
-const MOST_BYTES: usize = 256 << 10;
+/// The most memory for the names and last decisions of one rule.
+const MOST_BYTES: usize = 512 << 10;
 
 /// The memory of a name's entry in the table, without its text.
 const ENTRY: usize = 2 * (size_of::<(u64, KeyWithName)>() + 1);
@@ -86,7 +87,7 @@ impl KeyName {
         &self.0
     }
 
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let part = |part: &KeyPart| size_of::<KeyPart>() + part.attribute.len() + part.value.len();
         self.0.iter().map(part).sum()
     }
@@ -98,8 +99,16 @@ pub(crate) struct KeyWithName {
     pub(crate) name: KeyName,
     /// Its rule, where several rules share a tracker.
     pub(crate) rule: Option<Arc<str>>,
+    /// Its last decision, as far as one was noted.
+    pub(crate) last: Arc<LastDecision>,
     /// When it was last counted, in Unix seconds, as far as periods that are over say.
     pub(crate) seen: u32,
+}
+
+impl KeyWithName {
+    fn bytes(&self) -> usize {
+        ENTRY + self.name.bytes() + self.last.bytes()
+    }
 }
 
 /// The names of keys, by their hashes.
@@ -119,7 +128,7 @@ impl KeyNames {
         self.names.get(&hash)
     }
 
-    /// Stores a name, unless it is known or there is no memory for it.
+    /// Stores a name with the decision, unless it is known or there is no memory for it.
     pub(crate) fn store(
         &mut self,
         hash: u64,
@@ -130,10 +139,29 @@ impl KeyNames {
             return;
         }
         let named = named();
-        let bytes = ENTRY + named.name.bytes();
+        let bytes = named.bytes();
         if budget.take(bytes) {
             self.bytes += bytes;
             self.names.insert(hash, named);
+        }
+    }
+
+    /// Replaces the last decision of a key, if it has a name and there is memory.
+    pub(crate) fn note_decision(
+        &mut self,
+        hash: u64,
+        budget: &MemoryBudget,
+        decision: impl FnOnce() -> LastDecision,
+    ) {
+        let Some(named) = self.names.get_mut(&hash) else {
+            return;
+        };
+        let decision = decision();
+        let (before, after) = (named.last.bytes(), decision.bytes());
+        if budget.take(after) {
+            budget.give(before);
+            self.bytes = self.bytes + after - before;
+            named.last = Arc::new(decision);
         }
     }
 
@@ -154,7 +182,7 @@ impl KeyNames {
         self.names.retain(|hash, named| {
             let is_needed = is_needed(*hash, named);
             if !is_needed {
-                freed += ENTRY + named.name.bytes();
+                freed += named.bytes();
             }
             is_needed
         });
@@ -169,6 +197,7 @@ impl KeyNames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evidence::KeptAttribute;
 
     #[test]
     fn a_value_is_cut_at_a_character() {
@@ -181,6 +210,21 @@ mod tests {
         assert_eq!(&*KeyPart::clear("a", &short).value, short);
     }
 
+    fn decision(path: &str) -> LastDecision {
+        LastDecision {
+            at: 1,
+            is_allowed: true,
+            rule: None,
+            reason: None,
+            retry_after: Some(0),
+            grant_from: "limit".into(),
+            grant: "1/s".into(),
+            cost: 1,
+            front_end: "http".into(),
+            attributes: [KeptAttribute::clear("path", path)].into(),
+        }
+    }
+
     #[test]
     fn names_take_memory_until_they_are_forgotten() {
         let budget = MemoryBudget::new(1 << 20);
@@ -188,6 +232,7 @@ mod tests {
         let given = || KeyWithName {
             name: KeyName::new([KeyPart::clear("user_id", "u1")]),
             rule: None,
+            last: Arc::new(decision("/v1/orders")),
             seen: 1,
         };
         for hash in 1..=10_000 {
@@ -196,6 +241,14 @@ mod tests {
         let stored = names.names.len();
         assert!(stored < 10_000 && budget.used() < MOST_BYTES + 1_024);
         assert!(!names.has_free());
+        let before = budget.used();
+        names.note_decision(1, &budget, || decision("/v1/orders/1"));
+        assert_eq!(budget.used(), before + 2);
+        assert_eq!(
+            names.get(1).unwrap().last.attributes[0].value(),
+            "/v1/orders/1"
+        );
+        names.note_decision(999_999, &budget, || unreachable!("it has no name"));
         names.note_seen(1, 9);
         assert_eq!(names.get(1).unwrap().seen, 9);
         names.retain(&budget, |hash, _| hash == 1);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::counts::OutcomeCounts;
+use crate::evidence::{DeniedRequest, LastDecision};
 use crate::names::KeyName;
 use crate::series::SeriesSpan;
 use crate::top::{KeySort, KeyWindow, TopKey, TopKeys};
@@ -35,10 +36,23 @@ pub struct RulePart {
     pub rule: Arc<str>,
     /// Its counts.
     pub series: PartSeries,
-    /// The names of its largest keys, and when each was last seen.
-    pub names: Vec<(KeyName, u32)>,
+    /// Its largest keys.
+    pub names: Vec<NamedKey>,
     /// Its largest keys by denials in the last minute and hour, then by admitted cost.
     pub lists: [KeyList; 4],
+    /// Samples of its denied requests, the newest first.
+    pub denied: Vec<DeniedRequest>,
+}
+
+/// A key as other instances know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedKey {
+    /// Its name.
+    pub name: KeyName,
+    /// When it was last counted, in Unix seconds.
+    pub seen: u32,
+    /// Its last decision.
+    pub last: Option<Arc<LastDecision>>,
 }
 
 /// The largest keys by one count over one window.
@@ -65,6 +79,9 @@ pub struct ListedKey {
     pub upper: u64,
 }
 
+/// The most samples of a rule's denied requests that others get.
+const MOST_DENIED: usize = 20;
+
 /// The sort and window of each list of a rule, in order.
 pub(crate) const LISTS: [(KeySort, KeyWindow); 4] = [
     (KeySort::Denied, KeyWindow::Minute),
@@ -72,6 +89,13 @@ pub(crate) const LISTS: [(KeySort, KeyWindow); 4] = [
     (KeySort::Used, KeyWindow::Minute),
     (KeySort::Used, KeyWindow::Hour),
 ];
+
+impl ActivityPart {
+    /// The part of a rule.
+    pub fn rule(&self, id: &str) -> Option<&RulePart> {
+        self.rules.iter().find(|rule| *rule.rule == *id)
+    }
+}
 
 impl PartSeries {
     /// Adds the counts of each step to `points`.
@@ -98,12 +122,15 @@ impl RulePart {
         rule: Arc<str>,
         series: PartSeries,
         top_of_both: impl Fn(KeyWindow) -> [TopKeys; 2],
+        denied: &[Arc<DeniedRequest>],
     ) -> Self {
+        let denied = denied.iter().take(MOST_DENIED);
         let mut part = Self {
             rule,
             series,
             names: Vec::new(),
             lists: Default::default(),
+            denied: denied.map(|denied| denied.published()).collect(),
         };
         let mut indexes = HashMap::new();
         let windows = [KeyWindow::Minute, KeyWindow::Hour].map(&top_of_both);
@@ -113,10 +140,15 @@ impl RulePart {
             let listed = top.keys.iter().map(|key| {
                 let name = key.name.published();
                 let index = *indexes.entry(name.clone()).or_insert_with(|| {
-                    part.names.push((name, 0));
+                    let last = key.last.as_ref();
+                    part.names.push(NamedKey {
+                        name,
+                        seen: 0,
+                        last: last.map(|last| Arc::new(last.published())),
+                    });
                     part.names.len() - 1
                 });
-                let seen = &mut part.names[index].1;
+                let seen = &mut part.names[index].seen;
                 *seen = key.seen.max(*seen);
                 ListedKey {
                     name: index,
@@ -132,6 +164,12 @@ impl RulePart {
             };
         }
         part
+    }
+
+    /// The last decision of the key with this [published](KeyName::published) name.
+    pub fn last_of(&self, name: &KeyName) -> Option<&Arc<LastDecision>> {
+        let mut names = self.names.iter();
+        names.find(|named| named.name == *name)?.last.as_ref()
     }
 
     /// One of its lists.
@@ -168,11 +206,11 @@ impl TopKeys {
             .fold(self.rest, |sum, list| sum.saturating_add(list.rest));
         let mut sums: HashMap<KeyName, KeySum> = HashMap::new();
         // The names of this instance show more of secret values.
-        let mut own_names = HashMap::new();
+        let mut own_keys = HashMap::new();
         for key in &self.keys {
             let name = key.name.published();
             let sum = sums.entry(name.clone()).or_default();
-            own_names.insert(name, key.name.clone());
+            own_keys.insert(name, key);
             sum.denied = sum.denied.saturating_add(key.denied);
             sum.used = sum.used.saturating_add(key.used);
             sum.lower = sum.lower.saturating_add(key.lower);
@@ -185,8 +223,8 @@ impl TopKeys {
             let name = |key: &ListedKey| part.names.get(key.name);
             for counted in [KeySort::Denied, KeySort::Used] {
                 for key in &part.list(counted, window).keys {
-                    let Some((name, _)) = name(key) else { continue };
-                    let sum = sums.entry(name.clone()).or_default();
+                    let Some(named) = name(key) else { continue };
+                    let sum = sums.entry(named.name.clone()).or_default();
                     match counted {
                         KeySort::Denied => sum.denied = sum.denied.saturating_add(key.lower),
                         KeySort::Used => sum.used = sum.used.saturating_add(key.lower),
@@ -195,7 +233,7 @@ impl TopKeys {
             }
             let list = part.list(sort, window);
             for key in &list.keys {
-                let Some((name, seen)) = name(key) else {
+                let Some(NamedKey { name, seen, .. }) = name(key) else {
                     continue;
                 };
                 let sum = sums.entry(name.clone()).or_default();
@@ -210,8 +248,10 @@ impl TopKeys {
             .into_iter()
             // Listed only by the other count.
             .filter(|(_, sum)| sum.lower > 0)
-            .map(|(name, sum)| TopKey {
-                name: own_names.remove(&name).unwrap_or(name),
+            .map(|(name, sum)| (own_keys.get(&name).copied(), name, sum))
+            .map(|(own, name, sum)| TopKey {
+                name: own.map_or(name, |own| own.name.clone()),
+                last: own.and_then(|own| own.last.clone()),
                 denied: sum.denied,
                 used: sum.used,
                 lower: sum.lower,
@@ -248,6 +288,7 @@ mod tests {
     fn top(keys: &[(&str, u64, u64)], rest: u64) -> TopKeys {
         let key = |(value, lower, upper): &(&str, u64, u64)| TopKey {
             name: name(value),
+            last: None,
             denied: *lower,
             used: 0,
             lower: *lower,
@@ -266,7 +307,7 @@ mod tests {
 
     fn part(keys: &[(&str, u64, u64)], rest: u64) -> RulePart {
         let of_both = |_| [top(keys, rest), TopKeys::default()];
-        RulePart::new("r".into(), PartSeries::default(), of_both)
+        RulePart::new("r".into(), PartSeries::default(), of_both, &[])
     }
 
     fn merged(own: TopKeys, parts: &[RulePart]) -> Vec<(String, u64, u64)> {
@@ -303,8 +344,8 @@ mod tests {
         let mut own = top(&[("x", 1, 1)], 0);
         own.keys[0].name = secret("abcd…0123456789ab");
         let mut other = part(&[("x", 2, 2)], 0);
-        other.names[0].0 = own.keys[0].name.published();
-        assert_eq!(other.names[0].0, secret("0123456789ab"));
+        other.names[0].name = own.keys[0].name.published();
+        assert_eq!(other.names[0].name, secret("0123456789ab"));
         assert_eq!(
             merged(own, &[other]),
             [("abcd…0123456789ab".to_owned(), 3, 3)]

@@ -4,21 +4,22 @@
 use std::sync::Arc;
 
 use crate::counts::OutcomeCounts;
-use crate::names::{KeyName, KeyPart, NAME_LENGTH};
-use crate::part::{ActivityPart, KeyList, ListedKey, PartSeries, RulePart};
+use crate::evidence_bytes::{put_evidence, put_name, take_evidence, take_name};
+use crate::part::{ActivityPart, KeyList, ListedKey, NamedKey, PartSeries, RulePart};
 use crate::record::{put, put_record, take, take_record};
+use crate::text_bytes::{put_text, take_count, take_text};
 
 /// The form that is written below.
-const FORM: u8 = 1;
+const FORM: u8 = 2;
 
 /// The most that the counts of all requests may take.
 const TOTAL_BYTES: usize = 24 << 10;
 
-/// The most keys, names and parts of a name that are read.
+/// The most that last decisions and denied requests may take.
+const EVIDENCE_BYTES: usize = 16 << 10;
+
+/// The most rules and keys that are read.
 const MOST_KEYS: usize = 100;
-const MOST_PARTS: usize = 64;
-/// The longest id of a rule, and name of an attribute, in bytes.
-const MOST_TEXT: usize = 4 * NAME_LENGTH;
 
 impl ActivityPart {
     /// The part as bytes, at most `most`. If that is too little, it leaves out first the older counts of rules, then
@@ -29,6 +30,8 @@ impl ActivityPart {
         is_complete &= put_series(&mut total, &self.total, TOTAL_BYTES.min(most / 2));
         let mut rules: Vec<Vec<u8>> = Vec::new();
         let mut left = most.saturating_sub(total.len() + 16);
+        let mut evidence = EVIDENCE_BYTES.min(left / 4);
+        left -= evidence;
         // Keys may take half of the room, divided equally among the rules; counts of rules take the remainder.
         let count = self.rules.len().max(1);
         let share = left / 2 / count;
@@ -39,15 +42,21 @@ impl ActivityPart {
                 (put_keys(&mut bytes, rule, keys), bytes)
             });
             let mut keys = keys.skip_while(|(_, bytes)| bytes.len() > share);
-            let Some((has_all, bytes)) = keys.next().filter(|(_, bytes)| bytes.len() + 8 <= left)
-            else {
+            let keys = keys.next().filter(|(_, bytes)| bytes.len() + 10 <= left);
+            let Some(((has_all, named), mut bytes)) = keys else {
                 is_complete = false;
                 break;
             };
             is_complete &= has_all;
-            left -= bytes.len();
+            left -= bytes.len() + 2;
+            let before = bytes.len();
+            let share = evidence / (count - rules.len());
+            let named = named.iter().map(|index| &rule.names[*index]);
+            put_evidence(&mut bytes, named, &rule.denied, share);
+            evidence = (evidence + 2).saturating_sub(bytes.len() - before);
             rules.push(bytes);
         }
+        left += evidence;
         is_complete &= rules.len() == self.rules.len();
         for (written, (rule, bytes)) in self.rules.iter().zip(&mut rules).enumerate() {
             let others = count - written;
@@ -147,25 +156,22 @@ fn take_series(bytes: &mut impl Iterator<Item = u8>) -> Option<PartSeries> {
     })
 }
 
-/// Writes the names and lists of a rule, with at most `most` keys in each list. True if all are written.
-fn put_keys(bytes: &mut Vec<u8>, rule: &RulePart, most: usize) -> bool {
+/// Writes the names and lists of a rule, with at most `most` keys in each list. True if all are written, and the
+/// indexes of the names that are.
+fn put_keys(bytes: &mut Vec<u8>, rule: &RulePart, most: usize) -> (bool, Vec<usize>) {
     let listed = |list: &KeyList| list.keys.len().min(most);
     let all = rule
         .lists
         .iter()
         .flat_map(|list| &list.keys[..listed(list)]);
     let mut used: Vec<usize> = all.map(|key| key.name).collect();
+    used.retain(|index| *index < rule.names.len());
     used.sort_unstable();
     used.dedup();
     put(bytes, used.len() as u64);
-    for (name, seen) in used.iter().filter_map(|index| rule.names.get(*index)) {
-        put(bytes, name.parts().len() as u64);
-        for part in name.parts() {
-            bytes.push(u8::from(part.is_digest));
-            put_text(bytes, &part.attribute);
-            put_text(bytes, &part.value);
-        }
-        put(bytes, u64::from(*seen));
+    for named in used.iter().map(|index| &rule.names[*index]) {
+        put_name(bytes, &named.name);
+        put(bytes, u64::from(named.seen));
     }
     let mut has_all = true;
     for list in &rule.lists {
@@ -188,7 +194,7 @@ fn put_keys(bytes: &mut Vec<u8>, rule: &RulePart, most: usize) -> bool {
             put(bytes, key.upper.saturating_sub(key.lower));
         }
     }
-    has_all
+    (has_all, used)
 }
 
 fn take_rule(bytes: &mut impl Iterator<Item = u8>) -> Option<RulePart> {
@@ -196,15 +202,11 @@ fn take_rule(bytes: &mut impl Iterator<Item = u8>) -> Option<RulePart> {
     let count = take_count(bytes, 4 * MOST_KEYS)?;
     let mut names = Vec::new();
     for _ in 0..count {
-        let mut parts = Vec::new();
-        for _ in 0..take_count(bytes, MOST_PARTS)? {
-            let is_digest = bytes.next()? == 1;
-            let (attribute, value) = (take_text(bytes)?, take_text(bytes)?);
-            let part = KeyPart::clear(&attribute, &value);
-            parts.push(KeyPart { is_digest, ..part });
-        }
-        let seen = u32::try_from(take(bytes)?).ok()?;
-        names.push((KeyName::new(parts), seen));
+        names.push(NamedKey {
+            name: take_name(bytes)?,
+            seen: u32::try_from(take(bytes)?).ok()?,
+            last: None,
+        });
     }
     let mut lists: [KeyList; 4] = Default::default();
     for list in &mut lists {
@@ -216,41 +218,22 @@ fn take_rule(bytes: &mut impl Iterator<Item = u8>) -> Option<RulePart> {
             list.keys.push(ListedKey { name, lower, upper });
         }
     }
+    let denied = take_evidence(bytes, &mut names)?;
     let series = take_series(bytes)?;
     Some(RulePart {
         rule,
         series,
         names,
         lists,
+        denied,
     })
-}
-
-/// A number that is not larger than `most`.
-fn take_count(bytes: &mut impl Iterator<Item = u8>, most: usize) -> Option<usize> {
-    let count = usize::try_from(take(bytes)?).ok()?;
-    (count <= most).then_some(count)
-}
-
-fn put_text(bytes: &mut Vec<u8>, text: &str) {
-    let mut end = text.len().min(MOST_TEXT);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    put(bytes, end as u64);
-    bytes.extend_from_slice(&text.as_bytes()[..end]);
-}
-
-fn take_text(bytes: &mut impl Iterator<Item = u8>) -> Option<String> {
-    let length = take_count(bytes, MOST_TEXT)?;
-    let text: Vec<u8> = bytes.take(length).collect();
-    String::from_utf8(text)
-        .ok()
-        .filter(|text| text.len() == length)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evidence::{DeniedRequest, KeptAttribute, LastDecision};
+    use crate::names::{KeyName, KeyPart};
     use crate::top::{KeySort, KeyWindow, TopKey, TopKeys};
 
     fn series(seconds: u64, minutes: u64) -> PartSeries {
@@ -270,10 +253,43 @@ mod tests {
         }
     }
 
+    fn decision(number: u64) -> LastDecision {
+        LastDecision {
+            at: 1_800_000_000_000_000 + number,
+            is_allowed: number.is_multiple_of(2),
+            rule: Some("rule-1".into()),
+            reason: (!number.is_multiple_of(2)).then_some("over_limit".into()),
+            retry_after: (!number.is_multiple_of(3)).then_some(1_500_000),
+            grant_from: "tier".into(),
+            grant: "1000/minute".into(),
+            cost: 1,
+            front_end: "gateway".into(),
+            attributes: [
+                KeptAttribute::clear("path", "/v1/orders"),
+                KeptAttribute::clear("tier", "pro"),
+                KeptAttribute::received(KeyPart::digest("api_key", "0123456789ab")),
+            ]
+            .into(),
+        }
+    }
+
+    fn denied(number: u64) -> Arc<DeniedRequest> {
+        Arc::new(DeniedRequest {
+            at: 1_800_000_000_000_000 - number,
+            reason: "over_limit".into(),
+            key: KeyName::new([KeyPart::clear("user_id", "client-1")]),
+            method: Some("GET".into()),
+            path: number.is_multiple_of(2).then(|| "/v1/orders".into()),
+            address: (!number.is_multiple_of(2)).then(|| "203.0.113.7".into()),
+            front_end: "http".into(),
+        })
+    }
+
     fn part(rules: usize, keys: u64, series_of_rules: &PartSeries) -> ActivityPart {
         let top = |_: KeyWindow| {
             let key = |number: u64| TopKey {
                 name: KeyName::new([KeyPart::clear("user_id", &format!("client-{number:06}"))]),
+                last: Some(Arc::new(decision(number))),
                 denied: 0,
                 used: 0,
                 lower: 100_000 - number,
@@ -289,9 +305,10 @@ mod tests {
             };
             [top.clone(), top]
         };
+        let denied: Vec<_> = (0..keys).map(denied).collect();
         let rule = |number| {
             let id = format!("rule-{number}").into();
-            RulePart::new(id, series_of_rules.clone(), top)
+            RulePart::new(id, series_of_rules.clone(), top, &denied)
         };
         ActivityPart {
             total: series(300, 1_440),
@@ -347,7 +364,7 @@ mod tests {
     #[test]
     fn bytes_that_are_not_a_part_are_refused_and_never_a_panic() {
         assert_eq!(ActivityPart::from_bytes(b""), None);
-        assert_eq!(ActivityPart::from_bytes(b"\x02\x01\x00\x00\x00"), None);
+        assert_eq!(ActivityPart::from_bytes(b"\xff\x01\x00\x00\x00"), None);
         let bytes = part(2, 5, &series(3, 3)).to_bytes(64 << 10);
         for end in 0..bytes.len() {
             assert_eq!(ActivityPart::from_bytes(&bytes[..end]), None, "{end}");

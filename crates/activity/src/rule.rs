@@ -1,17 +1,19 @@
 //! What is counted of one rule.
 
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 
 use crate::budget::MemoryBudget;
-use crate::names::{KeyName, KeyWithName};
+use crate::evidence::{
+    ALL_EACH_SECOND, CLIENT_EACH_SECOND, DeniedRequest, DeniedSamples, SeenClient,
+};
 use crate::series::Series;
 use crate::top::{KeySort, KeyWindow, TopKeys};
-use crate::tracker::{AskedKeys, CountedKey, KeyTracker};
+use crate::tracker::{AskedKeys, CountedClient, CountedKey, KeyTracker};
 
 /// State that all rules share.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub(crate) struct Common {
     pub(crate) hasher: RandomState,
     /// The current time in Unix seconds.
     pub(crate) now: AtomicU32,
+    /// How many samples of denied requests may be taken in the current second.
+    pub(crate) samples_left: AtomicU32,
     /// For rules without room of their own.
     pub(crate) keys: Option<KeyTracker>,
     pub(crate) budget: Arc<MemoryBudget>,
@@ -37,6 +41,28 @@ pub struct RuleActivity {
     has_room: AtomicBool,
     own: OnceLock<Box<KeyTracker>>,
     pub(crate) series: Mutex<Series>,
+    samples: Mutex<DeniedSamples>,
+    /// The last second in which samples of requests without a key were taken, and how many.
+    keyless: AtomicU64,
+}
+
+impl Common {
+    /// Takes one of the samples of the current second, if any is left.
+    fn take_sample(&self) -> bool {
+        let taken = self
+            .samples_left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(1)
+            });
+        taken.is_ok()
+    }
+
+    /// Sets the current time. Each second has its own samples.
+    pub(crate) fn set_time(&self, now: u32) {
+        if self.now.swap(now, Ordering::Relaxed) != now {
+            self.samples_left.store(ALL_EACH_SECOND, Ordering::Relaxed);
+        }
+    }
 }
 
 impl RuleActivity {
@@ -53,6 +79,8 @@ impl RuleActivity {
             has_room: AtomicBool::new(false),
             own: OnceLock::new(),
             series: Mutex::default(),
+            samples: Mutex::default(),
+            keyless: AtomicU64::new(0),
         }
     }
 
@@ -61,47 +89,77 @@ impl RuleActivity {
         &self.id
     }
 
-    /// Counts the cost that was admitted for a key. `name` is called if the key's name is to be kept.
+    /// Counts the cost that was admitted for a key.
     #[inline]
-    pub fn used(&self, key: &str, cost: u64, name: impl FnOnce() -> KeyName) {
+    pub fn used(&self, key: &str, cost: u64, client: &impl SeenClient) {
         if cost > 0 {
-            self.add(KeySort::Used, key, cost, name);
+            self.add(KeySort::Used, key, cost, client);
         }
     }
 
     /// Counts a denial of a key.
     #[inline]
-    pub fn denied(&self, key: &str, name: impl FnOnce() -> KeyName) {
-        self.add(KeySort::Denied, key, 1, name);
+    pub fn denied(&self, key: &str, client: &impl SeenClient) {
+        if let Some(hash) = self.add(KeySort::Denied, key, 1, client) {
+            self.keep_sample(hash, client);
+        }
     }
 
+    /// A request was denied that has no key.
+    pub fn denied_without_key(&self, client: &impl SeenClient) {
+        let now = self.common.now.load(Ordering::Relaxed);
+        let count = self
+            .keyless
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+                // The second, and how many samples were taken in it.
+                let (second, count) = (last >> 8, last & 0xff);
+                let is_same = second == u64::from(now);
+                let count = if is_same { count } else { 0 };
+                (count < u64::from(CLIENT_EACH_SECOND)).then_some(u64::from(now) << 8 | (count + 1))
+            });
+        if count.is_ok() {
+            self.keep_sample(0, client);
+        }
+    }
+
+    /// Counts a key. The hash of the key if the request is worth a sample.
     #[inline]
-    fn add(&self, sort: KeySort, key: &str, weight: u64, name: impl FnOnce() -> KeyName) {
+    fn add(&self, sort: KeySort, key: &str, weight: u64, client: &impl SeenClient) -> Option<u64> {
         let mut hasher = self.common.hasher.build_hasher();
-        let (keys, is_shared) = match self.own_keys() {
-            Some(own) => (own, false),
-            None => match &self.common.keys {
-                Some(shared) => (shared, true),
-                None => return,
-            },
+        let (keys, rule) = match self.own_keys() {
+            Some(own) => (own, None),
+            None => (self.common.keys.as_ref()?, Some(&self.id)),
         };
-        if is_shared {
-            self.id.hash(&mut hasher);
+        if let Some(rule) = rule {
+            rule.hash(&mut hasher);
         }
         hasher.write(key.as_bytes());
-        let at = self.common.now.load(Ordering::Relaxed);
+        // Zero is an empty slot.
+        let hash = hasher.finish().max(1);
         let key = CountedKey {
             sort,
-            // Zero is an empty slot.
-            hash: hasher.finish().max(1),
+            hash,
             weight,
-            at,
+            at: self.common.now.load(Ordering::Relaxed),
         };
-        keys.add(&key, || KeyWithName {
-            name: name(),
-            rule: is_shared.then(|| Arc::clone(&self.id)),
-            seen: at,
-        });
+        let client = CountedClient { seen: client, rule };
+        keys.add(&key, &client).then_some(hash)
+    }
+
+    #[cold]
+    fn keep_sample(&self, hash: u64, client: &impl SeenClient) {
+        if !self.common.take_sample() {
+            return;
+        }
+        if let Some(denied) = client.denied() {
+            let mut samples = self.samples.lock();
+            samples.add(hash, denied, &self.common.budget);
+        }
+    }
+
+    /// Samples of its denied requests, the newest first.
+    pub fn samples(&self) -> Vec<Arc<DeniedRequest>> {
+        self.samples.lock().newest().cloned().collect()
     }
 
     /// Its tracker, if it has room.
@@ -181,6 +239,7 @@ impl RuleActivity {
             own.clear();
         }
         self.series.lock().clear(&self.common.budget);
+        self.samples.lock().clear(&self.common.budget);
     }
 }
 

@@ -10,6 +10,7 @@ use std::cell::RefCell;
 
 use crate::budget::MemoryBudget;
 use crate::distinct::DistinctKeys;
+use crate::evidence::CLIENT_EACH_SECOND;
 use crate::summary::{KeyCount, KeySummary};
 
 /// The most slots of a table.
@@ -36,6 +37,8 @@ pub(crate) struct KeySlot {
     /// When it was last counted, in Unix seconds.
     pub(crate) seen: u32,
     is_named: bool,
+    /// How many samples were taken in the second in which it was last counted.
+    samples: u8,
 }
 
 impl KeySlot {
@@ -54,6 +57,17 @@ pub(crate) struct KeyEvent {
     pub(crate) at: u32,
     /// Whether every key gets a name, because there are few.
     pub(crate) has_free_names: bool,
+}
+
+/// What of an event is worth keeping.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct WorthKeeping {
+    /// The name of its key, with the decision.
+    pub(crate) is_name: bool,
+    /// The decision, because it is the first of its second, and the key has a name.
+    pub(crate) is_decision: bool,
+    /// The request as a sample, if it was denied.
+    pub(crate) is_sample: bool,
 }
 
 /// The keys of the current period.
@@ -80,22 +94,31 @@ impl KeyTable {
         }
     }
 
-    /// Counts an event. True if the key's name should be stored.
+    /// Counts an event. Returns what of it is worth keeping.
     #[inline]
-    pub(crate) fn add(&mut self, event: &KeyEvent, budget: &MemoryBudget) -> bool {
+    pub(crate) fn add(&mut self, event: &KeyEvent, budget: &MemoryBudget) -> WorthKeeping {
         self.weight = self.weight.saturating_add(event.weight);
         let Some(at) = self.find_or_insert(event.hash, budget) else {
-            return false;
+            return WorthKeeping::default();
         };
         let slot = &mut self.slots[at];
         slot.count = slot.count.saturating_add(event.weight);
-        slot.seen = event.at;
-        if slot.is_named {
-            return false;
+        let is_first = slot.seen != event.at;
+        if is_first {
+            (slot.seen, slot.samples) = (event.at, 0);
         }
-        let all = self.weight.max(self.earlier_weight);
-        slot.is_named = event.has_free_names || slot.count.saturating_mul(NAMED_PART) >= all;
-        slot.is_named
+        let is_sample = slot.samples < CLIENT_EACH_SECOND;
+        slot.samples += u8::from(is_sample);
+        let is_named = slot.is_named;
+        if !is_named {
+            let all = self.weight.max(self.earlier_weight);
+            slot.is_named = event.has_free_names || slot.count.saturating_mul(NAMED_PART) >= all;
+        }
+        WorthKeeping {
+            is_name: slot.is_named && !is_named,
+            is_decision: is_named && is_first,
+            is_sample,
+        }
     }
 
     #[inline]
@@ -387,7 +410,8 @@ mod tests {
             );
         }
         let mut none = KeyTable::default();
-        assert!(!none.add(&event(1, 1), &MemoryBudget::new(0)));
+        let worth = none.add(&event(1, 1), &MemoryBudget::new(0));
+        assert_eq!(worth, WorthKeeping::default());
         assert_eq!((none.weight, none.len), (1, 0));
     }
 
@@ -395,20 +419,39 @@ mod tests {
     fn a_key_is_named_when_it_matters() {
         let budget = MemoryBudget::new(1 << 20);
         let mut table = KeyTable::default();
-        assert!(table.add(&event(1, 1), &budget), "the only key");
-        assert!(!table.add(&event(1, 1), &budget), "once");
+        assert!(table.add(&event(1, 1), &budget).is_name, "the only key");
+        assert!(!table.add(&event(1, 1), &budget).is_name, "once");
         table.add(&event(2, 5_000), &budget);
         table.clear(&budget);
         // In the next period the weight of this one counts.
         for key in 10..500 {
-            assert!(!table.add(&event(key, 1), &budget));
+            assert!(!table.add(&event(key, 1), &budget).is_name);
         }
-        assert!(!table.add(&event(3, 4), &budget));
-        assert!(table.add(&event(3, 2), &budget));
+        assert!(!table.add(&event(3, 4), &budget).is_name);
+        assert!(table.add(&event(3, 2), &budget).is_name);
         let free = KeyEvent {
             has_free_names: true,
             ..event(4, 1)
         };
-        assert!(table.add(&free, &budget));
+        assert!(table.add(&free, &budget).is_name);
+    }
+
+    #[test]
+    fn of_a_second_the_first_decision_and_ten_samples_of_a_key_are_worth_keeping() {
+        let budget = MemoryBudget::new(1 << 20);
+        let mut table = KeyTable::default();
+        let mut at = |at: u32| table.add(&KeyEvent { at, ..event(1, 1) }, &budget);
+        let worth = |is_name, is_decision, is_sample| WorthKeeping {
+            is_name,
+            is_decision,
+            is_sample,
+        };
+        assert_eq!(at(7), worth(true, false, true));
+        for _ in 1..10 {
+            assert_eq!(at(7), worth(false, false, true));
+        }
+        assert_eq!(at(7), worth(false, false, false));
+        assert_eq!(at(8), worth(false, true, true));
+        assert_eq!(at(8), worth(false, false, true));
     }
 }

@@ -1,5 +1,8 @@
 //! The keys with the largest counts, as they are reported.
 
+use std::sync::Arc;
+
+use crate::evidence::LastDecision;
 use crate::names::KeyName;
 
 /// The count by which keys are sorted.
@@ -25,6 +28,8 @@ pub enum KeyWindow {
 pub struct TopKey {
     /// Its name.
     pub name: KeyName,
+    /// Its last decision on this instance.
+    pub last: Option<Arc<LastDecision>>,
     /// How often it was denied, at least.
     pub denied: u64,
     /// The cost that was admitted for it, at least.

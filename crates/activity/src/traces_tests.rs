@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::names::{KeyName, KeyPart};
 use crate::{
-    ActivitySettings, KeySort, KeyWindow, LiveActivity, OutcomeCounts, RuleActivity, SeriesSpan,
-    TopKeys,
+    ActivitySettings, DeniedRequest, KeptAttribute, KeySort, KeyWindow, LastDecision, LiveActivity,
+    OutcomeCounts, RuleActivity, SeenClient, SeriesSpan, TopKeys,
 };
 
 /// The beginning of an hour.
@@ -50,6 +50,50 @@ fn name(key: &str) -> KeyName {
     KeyName::new([KeyPart::clear("user_id", key)])
 }
 
+fn client(key: &str) -> TraceClient<'_> {
+    TraceClient(key)
+}
+
+/// A client of the tests, whose requests have a path of the usual length.
+struct TraceClient<'k>(&'k str);
+
+impl SeenClient for TraceClient<'_> {
+    fn name(&self) -> KeyName {
+        name(self.0)
+    }
+
+    fn decision(&self) -> LastDecision {
+        LastDecision {
+            at: START * 1_000_000,
+            is_allowed: false,
+            rule: Some("r".into()),
+            reason: Some("over_limit".into()),
+            retry_after: Some(1),
+            grant_from: "limit".into(),
+            grant: "100/minute".into(),
+            cost: 1,
+            front_end: "http".into(),
+            attributes: [
+                KeptAttribute::clear("user_id", self.0),
+                KeptAttribute::clear("path", "/v1/orders/1234567890"),
+            ]
+            .into(),
+        }
+    }
+
+    fn denied(&self) -> Option<DeniedRequest> {
+        Some(DeniedRequest {
+            at: START * 1_000_000,
+            reason: "over_limit".into(),
+            key: name(self.0),
+            method: Some("GET".into()),
+            path: Some("/v1/orders/1234567890".into()),
+            address: Some("203.0.113.7".into()),
+            front_end: "http".into(),
+        })
+    }
+}
+
 /// Counts keys that are numbers, and remembers their true counts.
 struct TraceKeys {
     rule: Arc<RuleActivity>,
@@ -70,7 +114,7 @@ impl TraceKeys {
     fn deny(&mut self, key: u32) {
         self.text.clear();
         let _ = write!(self.text, "u{key}");
-        self.rule.denied(&self.text, || name(&self.text));
+        self.rule.denied(&self.text, &client(&self.text));
         self.denied[key as usize] += 1;
     }
 
@@ -176,9 +220,9 @@ fn a_million_distinct_attackers_do_not_push_out_the_real_top_ten() {
 fn keys_leave_the_windows_as_time_goes_by() {
     let live = live(1 << 20);
     let rule = live.rule("r");
-    rule.denied("k", || name("k"));
-    rule.used("k", 5, || name("k"));
-    rule.used("other", 0, || name("other"));
+    rule.denied("k", &client("k"));
+    rule.used("k", 5, &client("k"));
+    rule.used("other", 0, &client("other"));
     let count = |window, now| {
         let top = rule.top_keys(KeySort::Used, window, now, 10);
         top.keys
@@ -246,7 +290,7 @@ fn series_have_what_was_counted_in_each_second_of_each_rule_and_in_total() {
 #[test]
 fn memory_is_bounded_and_goes_to_the_rules_with_traffic() {
     const QUIET: usize = 290;
-    let memory = 6 << 20;
+    let memory = 8 << 20;
     let live = live(memory);
     let ids: Vec<String> = (0..QUIET + 10)
         .map(|number| format!("rule-{number}"))
@@ -261,9 +305,9 @@ fn memory_is_bounded_and_goes_to_the_rules_with_traffic() {
                 // A quiet rule has one key that is denied, and many others.
                 let denied = if is_busy { random.rank(1_000) } else { 0 };
                 let denied = format!("k{denied}");
-                rule.denied(&denied, || name(&denied));
+                rule.denied(&denied, &client(&denied));
                 let used = format!("{second}-{event}-with-a-name-that-is-not-short");
-                rule.used(&used, 1, || name(&used));
+                rule.used(&used, 1, &client(&used));
                 counters[number].denied += 1;
                 counters[number].allowed += 1;
             }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::budget::MemoryBudget;
+use crate::evidence::SeenClient;
 use crate::names::{KeyNames, KeyWithName};
 use crate::shard::{Padded, thread_number};
 use crate::summary::KeySummary;
@@ -75,6 +76,14 @@ pub(crate) struct CountedKey {
     pub(crate) at: u32,
 }
 
+/// The client of a key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CountedClient<'c, C> {
+    pub(crate) seen: &'c C,
+    /// Its rule, where several rules share the tracker.
+    pub(crate) rule: Option<&'c Arc<str>>,
+}
+
 impl KeyTracker {
     /// A tracker with `shards` groups of threads, or `None` if the budget is exhausted.
     pub(crate) fn new(shards: usize, budget: &Arc<MemoryBudget>) -> Option<Self> {
@@ -96,11 +105,15 @@ impl KeyTracker {
         size_of::<Self>() + shards * size_of::<Padded<Mutex<ShardTables>>>() + rings
     }
 
-    /// Counts a key. `named` is called if its name is to be kept.
+    /// Counts a key, and keeps what is worth keeping of its client. True if the request is worth a sample.
     #[inline]
-    pub(crate) fn add(&self, key: &CountedKey, named: impl FnOnce() -> KeyWithName) {
+    pub(crate) fn add(
+        &self,
+        key: &CountedKey,
+        client: &CountedClient<'_, impl SeenClient>,
+    ) -> bool {
         let Some(shard) = self.shards.get(thread_number() % self.shards.len().max(1)) else {
-            return;
+            return false;
         };
         let event = KeyEvent {
             hash: key.hash,
@@ -108,16 +121,24 @@ impl KeyTracker {
             at: key.at,
             has_free_names: self.has_free_names.load(Ordering::Relaxed),
         };
-        let needs_name = shard.lock().of(key.sort).add(&event, &self.budget);
-        if needs_name {
-            self.store_name(key.hash, named);
+        let worth = shard.lock().of(key.sort).add(&event, &self.budget);
+        if worth.is_name || worth.is_decision {
+            self.keep(key, client);
         }
+        worth.is_sample
     }
 
+    /// Keeps the name of a key and its decision.
     #[cold]
-    fn store_name(&self, hash: u64, named: impl FnOnce() -> KeyWithName) {
+    fn keep(&self, key: &CountedKey, client: &CountedClient<'_, impl SeenClient>) {
         let mut known = self.names.lock();
-        known.store(hash, &self.budget, named);
+        known.note_decision(key.hash, &self.budget, || client.seen.decision());
+        known.store(key.hash, &self.budget, || KeyWithName {
+            name: client.seen.name(),
+            rule: client.rule.cloned(),
+            last: Arc::new(client.seen.decision()),
+            seen: key.at,
+        });
         self.has_free_names
             .store(known.has_free(), Ordering::Relaxed);
     }
@@ -234,6 +255,7 @@ impl KeyTracker {
         };
         let key = |(count, named): (&crate::summary::KeyCount, &KeyWithName)| TopKey {
             name: named.name.clone(),
+            last: Some(Arc::clone(&named.last)),
             denied: least(denied, count.hash),
             used: least(used, count.hash),
             lower: count.lower,

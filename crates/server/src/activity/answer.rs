@@ -12,6 +12,7 @@ use tidegate_activity::{
 };
 
 use super::ServerActivity;
+use super::clients::newest_decision;
 use super::others::OtherInstance;
 use crate::data_dir::Row;
 
@@ -71,8 +72,28 @@ impl AnswerParts<'_> {
         series
     }
 
+    /// The keys of a rule on all instances.
+    pub(super) fn top_keys(
+        &self,
+        rule: &str,
+        sort: KeySort,
+        window: KeyWindow,
+        most: usize,
+    ) -> TopKeys {
+        let own = match self.activity.live.find_rule(rule) {
+            Some(rule) => rule.top_keys(sort, window, self.now, OWN_KEYS.max(most)),
+            None => TopKeys {
+                from: window.from(self.now),
+                ..TopKeys::default()
+            },
+        };
+        let others = self.others.iter();
+        let others = others.filter_map(|other| other.part.rule(rule));
+        own.with_parts(others, (sort, window), most)
+    }
+
     /// The instances in the answer.
-    fn instances(&self) -> Value {
+    pub(super) fn instances(&self) -> Value {
         let own = json!({"id": self.activity.instance, "age": 0, "complete": true});
         let other = |other: &OtherInstance| json!({"id": other.id, "age": other.age(self.now), "complete": other.part.is_complete});
         std::iter::once(own)
@@ -169,20 +190,7 @@ const OWN_KEYS: usize = 100;
 /// The keys of a rule with the largest counts.
 pub(crate) fn keys_json(parts: &AnswerParts<'_>, rule: &str, question: &KeysQuestion) -> String {
     let (sort, window) = (question.sort, question.window);
-    let own = match parts.activity.live.find_rule(rule) {
-        Some(rule) => rule.top_keys(sort, window, parts.now, OWN_KEYS),
-        None => TopKeys {
-            from: window.from(parts.now),
-            ..TopKeys::default()
-        },
-    };
-    let of_rule =
-        |other: &'_ OtherInstance| other.part.rules.iter().position(|part| *part.rule == *rule);
-    let others = parts
-        .others
-        .iter()
-        .filter_map(|other| Some(&other.part.rules[of_rule(other)?]));
-    let top = own.with_parts(others, (sort, window), question.keys);
+    let top = parts.top_keys(rule, sort, window, question.keys);
     let key = |key: &TopKey| {
         json!({
             "key": shown(&key.name),
@@ -191,6 +199,7 @@ pub(crate) fn keys_json(parts: &AnswerParts<'_>, rule: &str, question: &KeysQues
             "lower": key.lower,
             "upper": key.upper,
             "last_seen": key.seen,
+            "last": newest_decision(parts, rule, key),
         })
     };
     let body = json!({
@@ -205,7 +214,7 @@ pub(crate) fn keys_json(parts: &AnswerParts<'_>, rule: &str, question: &KeysQues
 }
 
 /// A key as JSON: its attributes and values.
-fn shown(name: &KeyName) -> Value {
+pub(super) fn shown(name: &KeyName) -> Value {
     let part =
         |part: &tidegate_activity::KeyPart| (part.attribute.to_string(), json!(&*part.value));
     Value::Object(name.parts().iter().map(part).collect::<Map<_, _>>())

@@ -1,13 +1,19 @@
 //! Live activity of this server: the decisions that the gate's observer reports, counted in `tidegate_activity`.
 //!
-//! `answer.rs` writes the answers of the API, `others.rs` exchanges activity with the instances that share a Redis.
-//! Names of keys are made here: secret values only as digests.
+//! `answer.rs` and `clients.rs` write the answers of the API, `others.rs` exchanges activity with the instances that
+//! share a Redis, `seen.rs` makes what is kept of a decision: secret values are shown only as digests.
 
 mod answer;
+mod clients;
 mod kept;
 mod others;
+mod seen;
 
 pub(crate) use answer::{ActivityQuestion, AnswerParts, KeysQuestion, activity_json, keys_json};
+pub(crate) use clients::{
+    ClientsQuestion, DeniedQuestion, FoundClient, WantedClient, clients_json, denied_json,
+    last_json,
+};
 pub(crate) use others::OtherInstance;
 
 use std::sync::{Arc, OnceLock};
@@ -15,13 +21,12 @@ use std::sync::{Arc, OnceLock};
 use tidegate::gate::{Charged, ObservedRule, RuleInForce, RuleWatch, RulesInForce};
 use tidegate::rules::{FrontEnd, Rule, RuleSettings, ValueDigest, Verdict};
 use tidegate::{Clock as _, SystemClock};
-use tidegate_activity::{
-    ActivitySettings, KeyName, KeyPart, LiveActivity, OutcomeCounts, RuleActivity,
-};
+use tidegate_activity::{ActivitySettings, LiveActivity, OutcomeCounts, RuleActivity};
 
 use crate::config::{ActivityMode, Config};
 use kept::{KeptEvents, KeptHistory};
 use others::KeptParts;
+use seen::SeenDecision;
 
 /// The activity of this server.
 pub(crate) struct ServerActivity {
@@ -107,21 +112,6 @@ impl ServerActivity {
         });
     }
 
-    /// The name of a key: its attributes and values, as they may be shown.
-    #[cold]
-    fn name(&self, rule: &ObservedRule<'_, '_>) -> KeyName {
-        let part = |(attribute, value): (&str, std::borrow::Cow<'_, str>)| {
-            if self.is_anonymous {
-                KeyPart::digest(attribute, &self.digest.of(&value))
-            } else if self.settings.is_secret(attribute) {
-                KeyPart::digest(attribute, &self.digest.shown(&value))
-            } else {
-                KeyPart::clear(attribute, &value)
-            }
-        };
-        KeyName::new(rule.key_values().into_iter().map(part))
-    }
-
     /// Reads the counters of the rules in force.
     pub(crate) fn sample(&self, rules: &RulesInForce) {
         let rules: Vec<RuleInForce<'_>> = rules.iter().collect();
@@ -151,14 +141,19 @@ impl WatchedRule {
 impl RuleWatch for WatchedRule {
     fn decided(&self, rule: &ObservedRule<'_, '_>) {
         let keys = self.keys.get_or_init(|| self.activity.live.rule(&self.id));
+        let client = SeenDecision {
+            activity: &self.activity,
+            rule,
+        };
         if rule.verdict().is_denied() {
-            if let Some(key) = rule.key() {
-                keys.denied(&key, || self.activity.name(rule));
+            match rule.key() {
+                Some(key) => keys.denied(&key, &client),
+                None => keys.denied_without_key(&client),
             }
         } else {
             let admitted = rule.admitted();
             if let Some(key) = rule.key().filter(|_| admitted > 0) {
-                keys.used(&key, admitted, || self.activity.name(rule));
+                keys.used(&key, admitted, &client);
             }
         }
     }

@@ -12,8 +12,8 @@ use super::call::ApiCall;
 use super::query::parameters;
 use super::{json, rules};
 use crate::activity::{
-    ActivityQuestion, AnswerParts, KeysQuestion, OtherInstance, ServerActivity, activity_json,
-    keys_json, now,
+    ActivityQuestion, AnswerParts, ClientsQuestion, DeniedQuestion, KeysQuestion, OtherInstance,
+    ServerActivity, activity_json, clients_json, denied_json, keys_json, now,
 };
 use crate::admin::Admin;
 use crate::problem::{ApiReply, HttpProblem};
@@ -77,6 +77,48 @@ pub(super) async fn keys(call: ApiCall) -> Result<ApiReply, HttpProblem> {
             now: now(),
         };
         keys_json(&parts, &id, &question)
+    });
+    let body = writing.await.unwrap_or_default();
+    Ok(json(StatusCode::OK, body))
+}
+
+/// `GET /v1/denied`: samples of denied requests.
+pub(super) async fn denied(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let [rule, key, limit] = parameters(&call.parts, ["rule", "key", "limit"])?;
+    let limit = limit_of(limit.as_deref(), 100, 100)?;
+    let question = DeniedQuestion { rule, key, limit };
+    let admin = &call.api.admin;
+    if let Some(id) = &question.rule
+        && admin.gate.rules().get(id).is_none()
+    {
+        super::need_rules(&admin.decider)?;
+        return Err(rules::no_such_rule(id));
+    }
+    answered(admin, move |parts| denied_json(parts, &question)).await
+}
+
+/// `GET /v1/clients`: clients of all rules by their values.
+pub(super) async fn clients(call: ApiCall) -> Result<ApiReply, HttpProblem> {
+    let [search, limit] = parameters(&call.parts, ["search", "limit"])?;
+    let limit = limit_of(limit.as_deref(), 20, 100)?;
+    let question = ClientsQuestion { search, limit };
+    answered(&call.api.admin, move |parts| clients_json(parts, &question)).await
+}
+
+/// An answer for all instances. Writing it may take some milliseconds.
+async fn answered(
+    admin: &Admin,
+    write: impl FnOnce(&AnswerParts<'_>) -> String + Send + 'static,
+) -> Result<ApiReply, HttpProblem> {
+    let activity = need_activity(admin)?;
+    let others = others(admin, activity, false).await;
+    let activity = Arc::clone(activity);
+    let writing = tokio::task::spawn_blocking(move || {
+        write(&AnswerParts {
+            activity: &activity,
+            others: &others,
+            now: now(),
+        })
     });
     let body = writing.await.unwrap_or_default();
     Ok(json(StatusCode::OK, body))

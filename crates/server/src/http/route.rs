@@ -57,7 +57,7 @@ const CHECK: ApiRoute = route("POST", "/v1/check", Check, body::CHECK, ApiHandle
 
 /// All calls. The first path that matches counts, so a path without `{…}` is above those that match it too.
 #[rustfmt::skip]
-pub(super) static ROUTES: [ApiRoute; 38] = [
+pub(super) static ROUTES: [ApiRoute; 40] = [
     CHECK,
     route(ANY,      "/v1/authorize",                        Open,     TINY,   ApiHandler::Authorize),
     route("POST",   "/v1/check/batch",                      Check,    SMALL,  Boxed(|call| whole(check::batch(call)))),
@@ -84,6 +84,8 @@ pub(super) static ROUTES: [ApiRoute; 38] = [
     route("POST",   "/v1/reset",                            Write,    SMALL,  Boxed(|call| whole(counters::reset(call)))),
     route("GET",    "/v1/activity",                         Read,     UNREAD, Boxed(|call| whole(activity::activity(call)))),
     route("GET",    "/v1/activity/stream",                  Read,     UNREAD, Boxed(|call| Box::pin(ready(activity_stream::open(&call))))),
+    route("GET",    "/v1/denied",                           Read,     UNREAD, Boxed(|call| whole(activity::denied(call)))),
+    route("GET",    "/v1/clients",                          Read,     UNREAD, Boxed(|call| whole(activity::clients(call)))),
     route("GET",    "/v1/status",                           Read,     UNREAD, Boxed(|call| whole(status::status(call)))),
     route("POST",   "/v1/console/code",                     Read,     TINY,   Boxed(|call| whole(console::make_code(call)))),
     route("GET",    "/v1/console/session",                  AnyToken, UNREAD, Boxed(|call| now(console::show_session(&call)))),

@@ -87,7 +87,7 @@ impl Observer for DecisionObserver {
             let (decision, attributes) = (part.decision, part.attributes);
             request.note_cost(attributes.cost());
             for rule in part.rules() {
-                rule.count(observed.front_end);
+                rule.count();
                 if activity.is_some() {
                     request.note_rule(&rule);
                     rule.watch();
