@@ -5,6 +5,7 @@ mod activity;
 mod bodies;
 mod checks;
 mod console;
+mod evidence;
 mod explain;
 mod feedback;
 pub(crate) mod history;
