@@ -1,4 +1,5 @@
-//! Evidence about clients: the last decision of each client that has a name, and samples of denied requests.
+//! Evidence about clients as it may be shown: the last decision of a client, and denied requests; and the samples of
+//! these that a rule has.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -6,6 +7,7 @@ use std::sync::Arc;
 
 use crate::budget::MemoryBudget;
 use crate::names::{KeyName, KeyPart};
+use crate::seen_request::SeenRequest;
 
 /// The most samples of a rule, and of one of its clients.
 const MOST_SAMPLES: usize = 256;
@@ -13,8 +15,8 @@ const MOST_OF_CLIENT: usize = 10;
 
 /// The most samples of a client, and of a rule's requests without a client, that are taken in a second.
 pub(crate) const CLIENT_EACH_SECOND: u8 = 10;
-/// The most samples that are taken of all rules in a second.
-pub(crate) const ALL_EACH_SECOND: u32 = 250;
+/// The most samples that are taken of all rules in a second, and the most decisions of known clients.
+pub(crate) const ALL_EACH_SECOND: u32 = 100;
 
 /// An attribute of a request: its value as it may be shown and, if that is not the value itself, the value. The value
 /// stays in the memory of this process.
@@ -58,11 +60,6 @@ impl KeptAttribute {
     pub fn value(&self) -> &str {
         self.clear.as_deref().unwrap_or(&self.shown.value)
     }
-
-    fn bytes(&self) -> usize {
-        let clear = self.clear.as_ref().map_or(0, |clear| clear.len());
-        size_of::<Self>() + self.shown.attribute.len() + self.shown.value.len() + clear
-    }
 }
 
 /// A decision for a request of a client.
@@ -105,13 +102,6 @@ impl LastDecision {
             ..self.clone()
         }
     }
-
-    pub(crate) fn bytes(&self) -> usize {
-        let attributes: usize = self.attributes.iter().map(KeptAttribute::bytes).sum();
-        let rule = self.rule.as_ref().map_or(0, |rule| rule.len());
-        // With the counts of references.
-        size_of::<Self>() + 16 + rule + self.grant.len() + attributes
-    }
 }
 
 /// A request that a rule denied.
@@ -141,28 +131,23 @@ impl DeniedRequest {
             ..self.clone()
         }
     }
-
-    fn bytes(&self) -> usize {
-        let texts = [&self.method, &self.path, &self.address];
-        let texts = texts.into_iter().flatten().map(|text| text.len());
-        size_of::<Sample>() + texts.sum::<usize>() + self.key.bytes() + size_of::<Self>() + 16
-    }
 }
 
-/// What is known of the client of a decision. Asked only for what is kept.
-pub trait SeenClient {
-    /// The name of its key.
-    fn name(&self) -> KeyName;
+/// Shows requests to people and to other instances.
+pub trait ShowRequests {
+    /// The decision about a request of this rule.
+    fn decision(&self, rule: &str, request: &SeenRequest) -> LastDecision;
 
-    /// The decision.
-    fn decision(&self) -> LastDecision;
-
-    /// The request, if the rule denied it.
-    fn denied(&self) -> Option<DeniedRequest>;
+    /// A request that was denied.
+    fn denied(&self, request: &SeenRequest) -> DeniedRequest;
 }
 
 /// A sample, with the hash of its key; zero if it has none.
-type Sample = (u64, Arc<DeniedRequest>);
+type Sample = (u64, Arc<SeenRequest>);
+
+fn bytes_of(denied: &SeenRequest) -> usize {
+    size_of::<Sample>() + denied.bytes()
+}
 
 /// The newest samples of a rule's denied requests, the oldest first.
 #[derive(Debug, Default)]
@@ -174,7 +159,7 @@ pub(crate) struct DeniedSamples {
 impl DeniedSamples {
     /// Adds a sample, unless there is no memory for it. The oldest of a client with too many makes room, else the
     /// oldest of all.
-    pub(crate) fn add(&mut self, hash: u64, denied: DeniedRequest, budget: &MemoryBudget) {
+    pub(crate) fn add(&mut self, hash: u64, denied: &Arc<SeenRequest>, budget: &MemoryBudget) {
         let of_client = |(other, _): &Sample| *other == hash;
         let count = self.samples.iter().filter(|one| of_client(one)).count();
         if count >= MOST_OF_CLIENT {
@@ -183,16 +168,16 @@ impl DeniedSamples {
         } else if self.samples.len() >= MOST_SAMPLES {
             self.remove(0, budget);
         }
-        let bytes = denied.bytes();
+        let bytes = bytes_of(denied);
         if budget.take(bytes) {
             self.bytes += bytes;
-            self.samples.push_back((hash, Arc::new(denied)));
+            self.samples.push_back((hash, Arc::clone(denied)));
         }
     }
 
     fn remove(&mut self, index: usize, budget: &MemoryBudget) {
         if let Some((_, removed)) = self.samples.remove(index) {
-            let bytes = removed.bytes();
+            let bytes = bytes_of(&removed);
             self.bytes -= bytes;
             budget.give(bytes);
         }
@@ -204,7 +189,7 @@ impl DeniedSamples {
     }
 
     /// The newest first.
-    pub(crate) fn newest(&self) -> impl Iterator<Item = &Arc<DeniedRequest>> {
+    pub(crate) fn newest(&self) -> impl Iterator<Item = &Arc<SeenRequest>> {
         self.samples.iter().rev().map(|(_, denied)| denied)
     }
 }
@@ -212,17 +197,23 @@ impl DeniedSamples {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seen_request::RequestTexts;
 
-    fn denied(at: u64) -> DeniedRequest {
-        DeniedRequest {
+    fn denied(at: u64) -> Arc<SeenRequest> {
+        let attributes = [("path", "/v1/orders")];
+        Arc::new(SeenRequest {
             at,
-            reason: "over_limit".into(),
-            key: KeyName::new([KeyPart::clear("user_id", "u1")]),
-            method: Some("GET".into()),
-            path: Some("/v1/orders".into()),
-            address: None,
-            front_end: "http".into(),
-        }
+            is_allowed: false,
+            decided_by: None,
+            reason: Some("over_limit"),
+            denied_for: Some("over_limit"),
+            retry_after: Some(1),
+            grant_from: "limit",
+            grant: "1/s".into(),
+            cost: 1,
+            front_end: "http",
+            texts: RequestTexts::new([("user_id", "u1")].into_iter(), attributes.into_iter()),
+        })
     }
 
     fn times(samples: &DeniedSamples, hash: u64) -> Vec<u64> {
@@ -237,18 +228,18 @@ mod tests {
         let budget = MemoryBudget::new(1 << 20);
         let mut samples = DeniedSamples::default();
         for at in 0..25 {
-            samples.add(1, denied(at), &budget);
-            samples.add(2, denied(100 + at), &budget);
+            samples.add(1, &denied(at), &budget);
+            samples.add(2, &denied(100 + at), &budget);
         }
         assert_eq!(times(&samples, 1), (15..25).collect::<Vec<_>>());
         assert_eq!(times(&samples, 2), (115..125).collect::<Vec<_>>());
         for hash in 0..1_000 {
-            samples.add(10 + hash, denied(200 + hash), &budget);
+            samples.add(10 + hash, &denied(200 + hash), &budget);
         }
         assert_eq!(samples.samples.len(), MOST_SAMPLES);
         assert_eq!(times(&samples, 1), []);
         assert_eq!(samples.newest().next().unwrap().at, 1_199);
-        let each = denied(0).bytes();
+        let each = bytes_of(&denied(0));
         assert_eq!(budget.used(), MOST_SAMPLES * each);
         samples.clear(&budget);
         assert_eq!(budget.used(), 0);
@@ -258,7 +249,7 @@ mod tests {
     fn without_memory_there_are_no_samples() {
         let budget = MemoryBudget::new(10);
         let mut samples = DeniedSamples::default();
-        samples.add(1, denied(1), &budget);
+        samples.add(1, &denied(1), &budget);
         assert_eq!(samples.newest().count(), 0);
     }
 
@@ -273,6 +264,5 @@ mod tests {
         let attribute = KeptAttribute::clear("path", &long);
         assert_eq!(attribute.value(), long);
         assert_eq!(attribute.shown.value.len(), 128);
-        assert!(attribute.bytes() > 428);
     }
 }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::budget::MemoryBudget;
 use crate::counts::OutcomeCounts;
-use crate::evidence::ALL_EACH_SECOND;
+use crate::evidence::{ALL_EACH_SECOND, ShowRequests};
 use crate::part::{ActivityPart, RulePart};
 use crate::room::{self, KnownRule};
 use crate::rule::{Common, RuleActivity};
@@ -81,6 +81,7 @@ impl LiveActivity {
             hasher: RandomState::default(),
             now: AtomicU32::new(seconds(now)),
             samples_left: AtomicU32::new(ALL_EACH_SECOND),
+            renewals_left: AtomicU32::new(ALL_EACH_SECOND),
             keys: KeyTracker::new(shards, &budget),
             budget,
             shards,
@@ -219,7 +220,13 @@ impl LiveActivity {
     }
 
     /// The activity of this instance for others: of the `rules` with the most traffic, `keys` of each list.
-    pub fn part(&self, now: u64, rules: usize, keys: usize) -> ActivityPart {
+    pub fn part(
+        &self,
+        now: u64,
+        rules: usize,
+        keys: usize,
+        show: &impl ShowRequests,
+    ) -> ActivityPart {
         let state = self.state.lock();
         let mut known: Vec<(u64, Arc<RuleActivity>)> = state
             .rules
@@ -237,7 +244,9 @@ impl LiveActivity {
         let part = |(_, rule): &(u64, Arc<RuleActivity>)| {
             let series = rule.series.lock().part();
             let top = |window| rule.top_of_both(window, now, keys);
-            RulePart::new(Arc::clone(rule.id()), series, top, &rule.samples())
+            let mut part = RulePart::new(Arc::clone(rule.id()), series, top, show);
+            part.add_denied(&rule.samples(), show);
+            part
         };
         ActivityPart {
             total,

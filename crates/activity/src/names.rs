@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 
 use crate::budget::MemoryBudget;
-use crate::evidence::LastDecision;
+use crate::seen_request::SeenRequest;
 
 /// The most characters of a value that are kept.
 pub const NAME_LENGTH: usize = 128;
@@ -99,8 +99,8 @@ pub(crate) struct KeyWithName {
     pub(crate) name: KeyName,
     /// Its rule, where several rules share a tracker.
     pub(crate) rule: Option<Arc<str>>,
-    /// Its last decision, as far as one was noted.
-    pub(crate) last: Arc<LastDecision>,
+    /// Its last request, as far as one was noted.
+    pub(crate) last: Arc<SeenRequest>,
     /// When it was last counted, in Unix seconds, as far as periods that are over say.
     pub(crate) seen: u32,
 }
@@ -128,7 +128,7 @@ impl KeyNames {
         self.names.get(&hash)
     }
 
-    /// Stores a name with the decision, unless it is known or there is no memory for it.
+    /// Stores a name with the request, unless it is known or there is no memory for it.
     pub(crate) fn store(
         &mut self,
         hash: u64,
@@ -146,22 +146,21 @@ impl KeyNames {
         }
     }
 
-    /// Replaces the last decision of a key, if it has a name and there is memory.
-    pub(crate) fn note_decision(
+    /// Replaces the last request of a key that has a name, if there is memory.
+    pub(crate) fn note_request(
         &mut self,
         hash: u64,
         budget: &MemoryBudget,
-        decision: impl FnOnce() -> LastDecision,
+        request: &Arc<SeenRequest>,
     ) {
         let Some(named) = self.names.get_mut(&hash) else {
             return;
         };
-        let decision = decision();
-        let (before, after) = (named.last.bytes(), decision.bytes());
+        let (before, after) = (named.last.bytes(), request.bytes());
         if budget.take(after) {
             budget.give(before);
             self.bytes = self.bytes + after - before;
-            named.last = Arc::new(decision);
+            named.last = Arc::clone(request);
         }
     }
 
@@ -197,7 +196,7 @@ impl KeyNames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::KeptAttribute;
+    use crate::seen_request::RequestTexts;
 
     #[test]
     fn a_value_is_cut_at_a_character() {
@@ -210,19 +209,20 @@ mod tests {
         assert_eq!(&*KeyPart::clear("a", &short).value, short);
     }
 
-    fn decision(path: &str) -> LastDecision {
-        LastDecision {
+    fn request(path: &str) -> Arc<SeenRequest> {
+        Arc::new(SeenRequest {
             at: 1,
             is_allowed: true,
-            rule: None,
+            decided_by: None,
             reason: None,
+            denied_for: None,
             retry_after: Some(0),
-            grant_from: "limit".into(),
+            grant_from: "limit",
             grant: "1/s".into(),
             cost: 1,
-            front_end: "http".into(),
-            attributes: [KeptAttribute::clear("path", path)].into(),
-        }
+            front_end: "http",
+            texts: RequestTexts::new(std::iter::empty(), [("path", path)].into_iter()),
+        })
     }
 
     #[test]
@@ -232,7 +232,7 @@ mod tests {
         let given = || KeyWithName {
             name: KeyName::new([KeyPart::clear("user_id", "u1")]),
             rule: None,
-            last: Arc::new(decision("/v1/orders")),
+            last: request("/v1/orders"),
             seen: 1,
         };
         for hash in 1..=10_000 {
@@ -242,13 +242,12 @@ mod tests {
         assert!(stored < 10_000 && budget.used() < MOST_BYTES + 1_024);
         assert!(!names.has_free());
         let before = budget.used();
-        names.note_decision(1, &budget, || decision("/v1/orders/1"));
+        names.note_request(1, &budget, &request("/v1/orders/1"));
         assert_eq!(budget.used(), before + 2);
-        assert_eq!(
-            names.get(1).unwrap().last.attributes[0].value(),
-            "/v1/orders/1"
-        );
-        names.note_decision(999_999, &budget, || unreachable!("it has no name"));
+        let last = &names.get(1).unwrap().last;
+        assert_eq!(last.texts.attribute("path"), Some("/v1/orders/1"));
+        names.note_request(999_999, &budget, &request("/it-has-no-name"));
+        assert_eq!(budget.used(), before + 2);
         names.note_seen(1, 9);
         assert_eq!(names.get(1).unwrap().seen, 9);
         names.retain(&budget, |hash, _| hash == 1);

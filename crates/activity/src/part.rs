@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::counts::OutcomeCounts;
-use crate::evidence::{DeniedRequest, LastDecision};
+use crate::evidence::{DeniedRequest, LastDecision, ShowRequests};
 use crate::names::KeyName;
+use crate::seen_request::SeenRequest;
 use crate::series::SeriesSpan;
 use crate::top::{KeySort, KeyWindow, TopKey, TopKeys};
 
@@ -122,15 +123,14 @@ impl RulePart {
         rule: Arc<str>,
         series: PartSeries,
         top_of_both: impl Fn(KeyWindow) -> [TopKeys; 2],
-        denied: &[Arc<DeniedRequest>],
+        show: &impl ShowRequests,
     ) -> Self {
-        let denied = denied.iter().take(MOST_DENIED);
         let mut part = Self {
             rule,
             series,
             names: Vec::new(),
             lists: Default::default(),
-            denied: denied.map(|denied| denied.published()).collect(),
+            denied: Vec::new(),
         };
         let mut indexes = HashMap::new();
         let windows = [KeyWindow::Minute, KeyWindow::Hour].map(&top_of_both);
@@ -141,10 +141,11 @@ impl RulePart {
                 let name = key.name.published();
                 let index = *indexes.entry(name.clone()).or_insert_with(|| {
                     let last = key.last.as_ref();
+                    let last = last.map(|last| show.decision(&part.rule, last).published());
                     part.names.push(NamedKey {
                         name,
                         seen: 0,
-                        last: last.map(|last| Arc::new(last.published())),
+                        last: last.map(Arc::new),
                     });
                     part.names.len() - 1
                 });
@@ -164,6 +165,13 @@ impl RulePart {
             };
         }
         part
+    }
+
+    /// Adds samples of denied requests, the newest first.
+    pub(crate) fn add_denied(&mut self, samples: &[Arc<SeenRequest>], show: &impl ShowRequests) {
+        let newest = samples.iter().take(MOST_DENIED);
+        let shown = newest.map(|request| show.denied(request).published());
+        self.denied.extend(shown);
     }
 
     /// The last decision of the key with this [published](KeyName::published) name.
@@ -280,6 +288,7 @@ impl TopKeys {
 mod tests {
     use super::*;
     use crate::names::KeyPart;
+    use crate::traces_tests::PlainRequests;
 
     fn name(value: &str) -> KeyName {
         KeyName::new([KeyPart::clear("user_id", value)])
@@ -307,7 +316,7 @@ mod tests {
 
     fn part(keys: &[(&str, u64, u64)], rest: u64) -> RulePart {
         let of_both = |_| [top(keys, rest), TopKeys::default()];
-        RulePart::new("r".into(), PartSeries::default(), of_both, &[])
+        RulePart::new("r".into(), PartSeries::default(), of_both, &PlainRequests)
     }
 
     fn merged(own: TopKeys, parts: &[RulePart]) -> Vec<(String, u64, u64)> {

@@ -232,9 +232,10 @@ fn take_rule(bytes: &mut impl Iterator<Item = u8>) -> Option<RulePart> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::{DeniedRequest, KeptAttribute, LastDecision};
     use crate::names::{KeyName, KeyPart};
+    use crate::seen_request::{RequestTexts, SeenRequest};
     use crate::top::{KeySort, KeyWindow, TopKey, TopKeys};
+    use crate::traces_tests::PlainRequests;
 
     fn series(seconds: u64, minutes: u64) -> PartSeries {
         let counts = |number: u64| OutcomeCounts {
@@ -253,35 +254,23 @@ mod tests {
         }
     }
 
-    fn decision(number: u64) -> LastDecision {
-        LastDecision {
-            at: 1_800_000_000_000_000 + number,
+    fn request(number: u64) -> Arc<SeenRequest> {
+        let (key, path) = (
+            [("user_id", "client-1")],
+            [("path", "/v1/orders"), ("tier", "pro")],
+        );
+        Arc::new(SeenRequest {
+            at: 1_800_000_000_000_000 - number,
             is_allowed: number.is_multiple_of(2),
-            rule: Some("rule-1".into()),
-            reason: (!number.is_multiple_of(2)).then_some("over_limit".into()),
+            decided_by: Some("rule-1".into()),
+            reason: (!number.is_multiple_of(2)).then_some("over_limit"),
+            denied_for: Some("over_limit"),
             retry_after: (!number.is_multiple_of(3)).then_some(1_500_000),
-            grant_from: "tier".into(),
+            grant_from: "tier",
             grant: "1000/minute".into(),
             cost: 1,
-            front_end: "gateway".into(),
-            attributes: [
-                KeptAttribute::clear("path", "/v1/orders"),
-                KeptAttribute::clear("tier", "pro"),
-                KeptAttribute::received(KeyPart::digest("api_key", "0123456789ab")),
-            ]
-            .into(),
-        }
-    }
-
-    fn denied(number: u64) -> Arc<DeniedRequest> {
-        Arc::new(DeniedRequest {
-            at: 1_800_000_000_000_000 - number,
-            reason: "over_limit".into(),
-            key: KeyName::new([KeyPart::clear("user_id", "client-1")]),
-            method: Some("GET".into()),
-            path: number.is_multiple_of(2).then(|| "/v1/orders".into()),
-            address: (!number.is_multiple_of(2)).then(|| "203.0.113.7".into()),
-            front_end: "http".into(),
+            front_end: "gateway",
+            texts: RequestTexts::new(key.into_iter(), path.into_iter()),
         })
     }
 
@@ -289,7 +278,7 @@ mod tests {
         let top = |_: KeyWindow| {
             let key = |number: u64| TopKey {
                 name: KeyName::new([KeyPart::clear("user_id", &format!("client-{number:06}"))]),
-                last: Some(Arc::new(decision(number))),
+                last: Some(request(number)),
                 denied: 0,
                 used: 0,
                 lower: 100_000 - number,
@@ -305,10 +294,12 @@ mod tests {
             };
             [top.clone(), top]
         };
-        let denied: Vec<_> = (0..keys).map(denied).collect();
+        let denied: Vec<_> = (0..keys).map(request).collect();
         let rule = |number| {
             let id = format!("rule-{number}").into();
-            RulePart::new(id, series_of_rules.clone(), top, &denied)
+            let mut part = RulePart::new(id, series_of_rules.clone(), top, &PlainRequests);
+            part.add_denied(&denied, &PlainRequests);
+            part
         };
         ActivityPart {
             total: series(300, 1_440),

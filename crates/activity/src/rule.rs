@@ -8,12 +8,13 @@ use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 
 use crate::budget::MemoryBudget;
-use crate::evidence::{
-    ALL_EACH_SECOND, CLIENT_EACH_SECOND, DeniedRequest, DeniedSamples, SeenClient,
-};
+use crate::evidence::{ALL_EACH_SECOND, CLIENT_EACH_SECOND, DeniedSamples};
+use crate::names::KeyWithName;
+use crate::seen_request::{SeenClient, SeenRequest};
 use crate::series::Series;
+use crate::table::WorthKeeping;
 use crate::top::{KeySort, KeyWindow, TopKeys};
-use crate::tracker::{AskedKeys, CountedClient, CountedKey, KeyTracker};
+use crate::tracker::{AskedKeys, CountedKey, KeyTracker};
 
 /// State that all rules share.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(crate) struct Common {
     pub(crate) now: AtomicU32,
     /// How many samples of denied requests may be taken in the current second.
     pub(crate) samples_left: AtomicU32,
+    /// How many last requests of known clients may be renewed in the current second.
+    pub(crate) renewals_left: AtomicU32,
     /// For rules without room of their own.
     pub(crate) keys: Option<KeyTracker>,
     pub(crate) budget: Arc<MemoryBudget>,
@@ -47,22 +50,20 @@ pub struct RuleActivity {
 }
 
 impl Common {
-    /// Takes one of the samples of the current second, if any is left.
-    fn take_sample(&self) -> bool {
-        let taken = self
-            .samples_left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                left.checked_sub(1)
-            });
-        taken.is_ok()
-    }
-
-    /// Sets the current time. Each second has its own samples.
+    /// Sets the current time. Each second has its own samples and renewals.
     pub(crate) fn set_time(&self, now: u32) {
         if self.now.swap(now, Ordering::Relaxed) != now {
             self.samples_left.store(ALL_EACH_SECOND, Ordering::Relaxed);
+            self.renewals_left.store(ALL_EACH_SECOND, Ordering::Relaxed);
         }
     }
+}
+
+/// Takes one of what is left, if any is.
+fn take_one(left: &AtomicU32) -> bool {
+    let relaxed = Ordering::Relaxed;
+    let taken = left.fetch_update(relaxed, relaxed, |left| left.checked_sub(1));
+    taken.is_ok()
 }
 
 impl RuleActivity {
@@ -100,65 +101,86 @@ impl RuleActivity {
     /// Counts a denial of a key.
     #[inline]
     pub fn denied(&self, key: &str, client: &impl SeenClient) {
-        if let Some(hash) = self.add(KeySort::Denied, key, 1, client) {
-            self.keep_sample(hash, client);
-        }
+        self.add(KeySort::Denied, key, 1, client);
     }
 
     /// A request was denied that has no key.
     pub fn denied_without_key(&self, client: &impl SeenClient) {
-        let now = self.common.now.load(Ordering::Relaxed);
-        let count = self
-            .keyless
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
-                // The second, and how many samples were taken in it.
-                let (second, count) = (last >> 8, last & 0xff);
-                let is_same = second == u64::from(now);
-                let count = if is_same { count } else { 0 };
-                (count < u64::from(CLIENT_EACH_SECOND)).then_some(u64::from(now) << 8 | (count + 1))
-            });
-        if count.is_ok() {
-            self.keep_sample(0, client);
+        let now = u64::from(self.common.now.load(Ordering::Relaxed));
+        let relaxed = Ordering::Relaxed;
+        let taken = self.keyless.fetch_update(relaxed, relaxed, |last| {
+            // The second, and how many samples were taken in it.
+            let count = if last >> 8 == now { last & 0xff } else { 0 };
+            (count < u64::from(CLIENT_EACH_SECOND)).then_some(now << 8 | (count + 1))
+        });
+        if taken.is_ok() && !client.is_shadow() && take_one(&self.common.samples_left) {
+            let request = Arc::new(client.request());
+            self.samples.lock().add(0, &request, &self.common.budget);
         }
     }
 
-    /// Counts a key. The hash of the key if the request is worth a sample.
     #[inline]
-    fn add(&self, sort: KeySort, key: &str, weight: u64, client: &impl SeenClient) -> Option<u64> {
+    fn add(&self, sort: KeySort, key: &str, weight: u64, client: &impl SeenClient) {
         let mut hasher = self.common.hasher.build_hasher();
-        let (keys, rule) = match self.own_keys() {
-            Some(own) => (own, None),
-            None => (self.common.keys.as_ref()?, Some(&self.id)),
+        let (keys, is_shared) = match self.own_keys() {
+            Some(own) => (own, false),
+            None => match &self.common.keys {
+                Some(shared) => (shared, true),
+                None => return,
+            },
         };
-        if let Some(rule) = rule {
-            rule.hash(&mut hasher);
+        if is_shared {
+            self.id.hash(&mut hasher);
         }
         hasher.write(key.as_bytes());
-        // Zero is an empty slot.
-        let hash = hasher.finish().max(1);
         let key = CountedKey {
             sort,
-            hash,
+            // Zero is an empty slot.
+            hash: hasher.finish().max(1),
             weight,
             at: self.common.now.load(Ordering::Relaxed),
         };
-        let client = CountedClient { seen: client, rule };
-        keys.add(&key, &client).then_some(hash)
+        let worth = keys.add(&key);
+        if worth.is_any() {
+            self.keep(keys, &key, worth, client);
+        }
     }
 
+    /// Keeps what is worth keeping of a request. What is known already is renewed within the bounds of each second.
     #[cold]
-    fn keep_sample(&self, hash: u64, client: &impl SeenClient) {
-        if !self.common.take_sample() {
+    fn keep(
+        &self,
+        keys: &KeyTracker,
+        key: &CountedKey,
+        worth: WorthKeeping,
+        client: &impl SeenClient,
+    ) {
+        let common = &*self.common;
+        let is_new = worth.is_name && !keys.has_name(key.hash);
+        let is_last =
+            is_new || ((worth.is_name || worth.is_last) && take_one(&common.renewals_left));
+        let is_sample = worth.is_sample && !client.is_shadow() && take_one(&common.samples_left);
+        if !is_last && !is_sample {
             return;
         }
-        if let Some(denied) = client.denied() {
+        let request = Arc::new(client.request());
+        if is_last {
+            let is_shared = self.own_keys().is_none();
+            keys.keep(key.hash, &request, || KeyWithName {
+                name: client.name(),
+                rule: is_shared.then(|| Arc::clone(&self.id)),
+                last: Arc::clone(&request),
+                seen: key.at,
+            });
+        }
+        if is_sample {
             let mut samples = self.samples.lock();
-            samples.add(hash, denied, &self.common.budget);
+            samples.add(key.hash, &request, &common.budget);
         }
     }
 
     /// Samples of its denied requests, the newest first.
-    pub fn samples(&self) -> Vec<Arc<DeniedRequest>> {
+    pub fn samples(&self) -> Vec<Arc<SeenRequest>> {
         self.samples.lock().newest().cloned().collect()
     }
 

@@ -62,12 +62,19 @@ pub(crate) struct KeyEvent {
 /// What of an event is worth keeping.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct WorthKeeping {
-    /// The name of its key, with the decision.
+    /// The request with the name of its key.
     pub(crate) is_name: bool,
-    /// The decision, because it is the first of its second, and the key has a name.
-    pub(crate) is_decision: bool,
-    /// The request as a sample, if it was denied.
+    /// The request as the last one, because it is the first of its second, and the key has a name.
+    pub(crate) is_last: bool,
+    /// The request as a sample of those that were denied.
     pub(crate) is_sample: bool,
+}
+
+impl WorthKeeping {
+    #[inline]
+    pub(crate) fn is_any(self) -> bool {
+        self.is_name || self.is_last || self.is_sample
+    }
 }
 
 /// The keys of the current period.
@@ -83,6 +90,7 @@ pub(crate) struct KeyTable {
     earlier_weight: u64,
     /// Once keys have been removed, if they are counted.
     distinct: Option<DistinctKeys>,
+    /// Whether it is the table of denials: of these distinct keys are counted, and samples taken.
     counts_distinct: bool,
 }
 
@@ -107,7 +115,7 @@ impl KeyTable {
         if is_first {
             (slot.seen, slot.samples) = (event.at, 0);
         }
-        let is_sample = slot.samples < CLIENT_EACH_SECOND;
+        let is_sample = self.counts_distinct && slot.samples < CLIENT_EACH_SECOND;
         slot.samples += u8::from(is_sample);
         let is_named = slot.is_named;
         if !is_named {
@@ -116,7 +124,7 @@ impl KeyTable {
         }
         WorthKeeping {
             is_name: slot.is_named && !is_named,
-            is_decision: is_named && is_first,
+            is_last: is_named && is_first,
             is_sample,
         }
     }
@@ -437,13 +445,13 @@ mod tests {
     }
 
     #[test]
-    fn of_a_second_the_first_decision_and_ten_samples_of_a_key_are_worth_keeping() {
+    fn of_a_second_the_first_request_and_ten_samples_of_a_key_are_worth_keeping() {
         let budget = MemoryBudget::new(1 << 20);
-        let mut table = KeyTable::default();
+        let mut table = KeyTable::counting_distinct();
         let mut at = |at: u32| table.add(&KeyEvent { at, ..event(1, 1) }, &budget);
-        let worth = |is_name, is_decision, is_sample| WorthKeeping {
+        let worth = |is_name, is_last, is_sample| WorthKeeping {
             is_name,
-            is_decision,
+            is_last,
             is_sample,
         };
         assert_eq!(at(7), worth(true, false, true));

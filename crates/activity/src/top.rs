@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::evidence::LastDecision;
 use crate::names::KeyName;
+use crate::seen_request::SeenRequest;
 
 /// The count by which keys are sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +28,8 @@ pub enum KeyWindow {
 pub struct TopKey {
     /// Its name.
     pub name: KeyName,
-    /// Its last decision on this instance.
-    pub last: Option<Arc<LastDecision>>,
+    /// Its last request on this instance.
+    pub last: Option<Arc<SeenRequest>>,
     /// How often it was denied, at least.
     pub denied: u64,
     /// The cost that was admitted for it, at least.

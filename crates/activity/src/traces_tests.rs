@@ -6,7 +6,8 @@ use std::sync::Arc;
 use crate::names::{KeyName, KeyPart};
 use crate::{
     ActivitySettings, DeniedRequest, KeptAttribute, KeySort, KeyWindow, LastDecision, LiveActivity,
-    OutcomeCounts, RuleActivity, SeenClient, SeriesSpan, TopKeys,
+    OutcomeCounts, RequestTexts, RuleActivity, SeenClient, SeenRequest, SeriesSpan, ShowRequests,
+    TopKeys,
 };
 
 /// The beginning of an hour.
@@ -62,35 +63,62 @@ impl SeenClient for TraceClient<'_> {
         name(self.0)
     }
 
-    fn decision(&self) -> LastDecision {
-        LastDecision {
+    fn request(&self) -> SeenRequest {
+        let (key, attributes) = ([("user_id", self.0)], [("path", "/v1/orders/1234567890")]);
+        SeenRequest {
             at: START * 1_000_000,
             is_allowed: false,
-            rule: Some("r".into()),
-            reason: Some("over_limit".into()),
+            decided_by: None,
+            reason: Some("over_limit"),
+            denied_for: Some("over_limit"),
             retry_after: Some(1),
-            grant_from: "limit".into(),
+            grant_from: "limit",
             grant: "100/minute".into(),
             cost: 1,
-            front_end: "http".into(),
-            attributes: [
-                KeptAttribute::clear("user_id", self.0),
-                KeptAttribute::clear("path", "/v1/orders/1234567890"),
-            ]
-            .into(),
+            front_end: "http",
+            texts: RequestTexts::new(key.into_iter(), attributes.into_iter()),
         }
     }
 
-    fn denied(&self) -> Option<DeniedRequest> {
-        Some(DeniedRequest {
-            at: START * 1_000_000,
-            reason: "over_limit".into(),
-            key: name(self.0),
-            method: Some("GET".into()),
-            path: Some("/v1/orders/1234567890".into()),
-            address: Some("203.0.113.7".into()),
-            front_end: "http".into(),
-        })
+    fn is_shadow(&self) -> bool {
+        false
+    }
+}
+
+/// Shows requests as they are.
+pub(crate) struct PlainRequests;
+
+impl ShowRequests for PlainRequests {
+    fn decision(&self, rule: &str, request: &SeenRequest) -> LastDecision {
+        let rule = request.decided_by.as_deref().unwrap_or(rule);
+        let attributes = request.texts.attributes();
+        LastDecision {
+            at: request.at,
+            is_allowed: request.is_allowed,
+            rule: Some(rule.into()),
+            reason: request.reason.map(Into::into),
+            retry_after: request.retry_after,
+            grant_from: request.grant_from.into(),
+            grant: request.grant.clone(),
+            cost: request.cost,
+            front_end: request.front_end.into(),
+            attributes: attributes
+                .map(|(name, value)| KeptAttribute::clear(name, value))
+                .collect(),
+        }
+    }
+
+    fn denied(&self, request: &SeenRequest) -> DeniedRequest {
+        let key = request.texts.key();
+        DeniedRequest {
+            at: request.at,
+            reason: request.denied_for.unwrap_or_default().into(),
+            key: KeyName::new(key.map(|(name, value)| KeyPart::clear(name, value))),
+            method: None,
+            path: request.texts.attribute("path").map(Into::into),
+            address: None,
+            front_end: request.front_end.into(),
+        }
     }
 }
 

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::budget::MemoryBudget;
-use crate::evidence::SeenClient;
 use crate::names::{KeyNames, KeyWithName};
+use crate::seen_request::SeenRequest;
 use crate::shard::{Padded, thread_number};
 use crate::summary::KeySummary;
-use crate::table::{KeyEvent, KeyTable, TableCopy};
+use crate::table::{KeyEvent, KeyTable, TableCopy, WorthKeeping};
 use crate::top::{KeySort, KeyWindow, TopKey, TopKeys};
 use crate::windows::KeyWindows;
 
@@ -76,14 +76,6 @@ pub(crate) struct CountedKey {
     pub(crate) at: u32,
 }
 
-/// The client of a key.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct CountedClient<'c, C> {
-    pub(crate) seen: &'c C,
-    /// Its rule, where several rules share the tracker.
-    pub(crate) rule: Option<&'c Arc<str>>,
-}
-
 impl KeyTracker {
     /// A tracker with `shards` groups of threads, or `None` if the budget is exhausted.
     pub(crate) fn new(shards: usize, budget: &Arc<MemoryBudget>) -> Option<Self> {
@@ -105,15 +97,11 @@ impl KeyTracker {
         size_of::<Self>() + shards * size_of::<Padded<Mutex<ShardTables>>>() + rings
     }
 
-    /// Counts a key, and keeps what is worth keeping of its client. True if the request is worth a sample.
+    /// Counts a key. Returns what of the request is worth keeping.
     #[inline]
-    pub(crate) fn add(
-        &self,
-        key: &CountedKey,
-        client: &CountedClient<'_, impl SeenClient>,
-    ) -> bool {
+    pub(crate) fn add(&self, key: &CountedKey) -> WorthKeeping {
         let Some(shard) = self.shards.get(thread_number() % self.shards.len().max(1)) else {
-            return false;
+            return WorthKeeping::default();
         };
         let event = KeyEvent {
             hash: key.hash,
@@ -121,24 +109,24 @@ impl KeyTracker {
             at: key.at,
             has_free_names: self.has_free_names.load(Ordering::Relaxed),
         };
-        let worth = shard.lock().of(key.sort).add(&event, &self.budget);
-        if worth.is_name || worth.is_decision {
-            self.keep(key, client);
-        }
-        worth.is_sample
+        shard.lock().of(key.sort).add(&event, &self.budget)
     }
 
-    /// Keeps the name of a key and its decision.
-    #[cold]
-    fn keep(&self, key: &CountedKey, client: &CountedClient<'_, impl SeenClient>) {
+    /// Whether a key has a name.
+    pub(crate) fn has_name(&self, hash: u64) -> bool {
+        self.names.lock().get(hash).is_some()
+    }
+
+    /// Keeps a request as the last one of its key, and the name of the key if it has none.
+    pub(crate) fn keep(
+        &self,
+        hash: u64,
+        request: &Arc<SeenRequest>,
+        named: impl FnOnce() -> KeyWithName,
+    ) {
         let mut known = self.names.lock();
-        known.note_decision(key.hash, &self.budget, || client.seen.decision());
-        known.store(key.hash, &self.budget, || KeyWithName {
-            name: client.seen.name(),
-            rule: client.rule.cloned(),
-            last: Arc::new(client.seen.decision()),
-            seen: key.at,
-        });
+        known.note_request(hash, &self.budget, request);
+        known.store(hash, &self.budget, named);
         self.has_free_names
             .store(known.has_free(), Ordering::Relaxed);
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use tidegate::rules::ValueDigest;
 use tidegate_activity::{
-    DeniedRequest, KeyName, KeyPart, KeySort, KeyWindow, LastDecision, TopKey,
+    DeniedRequest, KeyName, KeyPart, KeySort, KeyWindow, LastDecision, ShowRequests as _, TopKey,
 };
 
 use super::answer::{AnswerParts, shown};
@@ -88,10 +88,11 @@ impl ServerActivity {
             keys.sort_by(|one, other| one.name.cmp(&other.name));
             keys.dedup_by(|one, other| one.name == other.name);
             found.extend(keys.into_iter().filter_map(|key| {
+                let last = self.decision(rule.id(), &*key.last?);
                 Some(FoundClient {
                     rule: Arc::clone(rule.id()),
                     name: key.name,
-                    last: key.last?,
+                    last: Arc::new(last),
                 })
             }));
         }
@@ -118,7 +119,7 @@ pub(crate) fn denied_json(parts: &AnswerParts<'_>, question: &DeniedQuestion) ->
     };
     let own = parts.activity.live.rules().into_iter().flat_map(|rule| {
         let samples = rule.samples().into_iter();
-        samples.map(move |denied| (Arc::clone(rule.id()), denied))
+        samples.map(move |request| (Arc::clone(rule.id()), parts.activity.denied(&request)))
     });
     let own = own.filter(|(rule, denied)| is_meant(rule, denied));
     let own = own.map(|(rule, denied)| {
@@ -185,17 +186,19 @@ pub(crate) fn last_json(last: &LastDecision, instance: &str) -> Value {
 /// The newest decision for a client among those of all instances.
 pub(super) fn newest_decision(parts: &AnswerParts<'_>, rule: &str, key: &TopKey) -> Value {
     let name = key.name.published();
-    let own = key.last.as_ref();
-    let own = own.map(|last| (last, parts.activity.instance.as_str()));
     let others = parts.others.iter().filter_map(|other| {
         let last = other.part.rule(rule)?.last_of(&name)?;
         Some((last, other.id.as_str()))
     });
-    let newest = own
-        .into_iter()
-        .chain(others)
-        .max_by_key(|(last, _)| last.at);
-    newest.map_or(Value::Null, |(last, instance)| last_json(last, instance))
+    let newest = others.max_by_key(|(last, _)| last.at);
+    match (&key.last, newest) {
+        (Some(own), newest) if newest.is_none_or(|(last, _)| own.at >= last.at) => {
+            let own = parts.activity.decision(rule, own);
+            last_json(&own, &parts.activity.instance)
+        }
+        (_, Some((last, instance))) => last_json(last, instance),
+        (_, None) => Value::Null,
+    }
 }
 
 /// The parameters of `GET /v1/clients`.

@@ -80,7 +80,7 @@ impl ServerActivity {
             let writing = tokio::task::spawn_blocking(move || {
                 activity
                     .live
-                    .part(now(), RULES, KEYS)
+                    .part(now(), RULES, KEYS, &*activity)
                     .to_bytes(MOST_ACTIVITY)
             });
             let Ok(bytes) = writing.await else {

@@ -1,16 +1,16 @@
-//! What is kept of a decision as evidence: the client's name, the decision, and the request if it was denied. Secret
-//! values are shown as digests; what is kept of them in clear stays in the memory of this process.
+//! Which requests are kept as evidence, and how they are shown: secret values as digests. What is kept in clear stays in
+//! the memory of this process.
 
-use std::borrow::Cow;
-
+use smallvec::SmallVec;
 use tidegate::gate::ObservedRule;
 use tidegate::{Micros, Reason, Retry};
-use tidegate_activity::{DeniedRequest, KeptAttribute, KeyName, KeyPart, LastDecision, SeenClient};
+use tidegate_activity::{
+    DeniedRequest, KeptAttribute, KeyName, KeyPart, LastDecision, RequestTexts, SeenClient,
+    SeenRequest, ShowRequests,
+};
 
 use super::ServerActivity;
 
-/// Attributes that are kept whether a rule reads them or not.
-const ALWAYS_KEPT: [&str; 7] = ["method", "path", "host", "ip", "tier", "user_id", "api_key"];
 /// Attributes that say nothing about who a client is.
 const NEVER_HIDDEN: [&str; 2] = ["method", "tier"];
 /// Headers that hold credentials, whatever the settings say of them.
@@ -21,9 +21,17 @@ const CREDENTIALS: [&str; 4] = [
     "header.cookie",
 ];
 
-/// The longest value that is kept of an attribute that does not name the client, and the most of all, in bytes.
+/// The longest value that is kept of an attribute that does not name the client, in bytes, and the most attributes.
 const LONGEST: usize = 1_024;
-const MOST_BYTES: usize = 4_096;
+const MOST: usize = 32;
+
+/// Whether an attribute is kept even if no rule reads it.
+fn is_always_kept(name: &str) -> bool {
+    matches!(
+        name,
+        "method" | "path" | "host" | "ip" | "tier" | "user_id" | "api_key"
+    )
+}
 
 /// A decision of a rule, and the activity that it is kept in.
 pub(super) struct SeenDecision<'s, 'o, 'b> {
@@ -31,8 +39,54 @@ pub(super) struct SeenDecision<'s, 'o, 'b> {
     pub(super) rule: &'s ObservedRule<'o, 'b>,
 }
 
+impl SeenClient for SeenDecision<'_, '_, '_> {
+    fn name(&self) -> KeyName {
+        let values = self.rule.key_values().into_iter();
+        KeyName::new(values.map(|(name, value)| self.activity.key_part(name, &value)))
+    }
+
+    fn request(&self) -> SeenRequest {
+        let part = self.rule.part();
+        let headline = part.decision.headline();
+        let headline = headline.as_ref();
+        let decided_by = headline.map(|headline| headline.rule.id());
+        let retry = headline.map(|headline| headline.outcome.retry);
+        let grant = self.rule.grant();
+        let key = self.rule.key_values();
+        let is_kept = |(name, value): &(&str, &str)| {
+            let is_read = || is_always_kept(name) || self.rule.is_read(name);
+            let is_of_key = || key.iter().any(|(of_key, _)| of_key == name);
+            (value.len() <= LONGEST && is_read()) || is_of_key()
+        };
+        let attributes = part.attributes.iter().filter(is_kept).take(MOST);
+        let attributes: SmallVec<[(&str, &str); 8]> = attributes.collect();
+        SeenRequest {
+            at: self.rule.at().map_or(0, |at| at.as_micros()),
+            is_allowed: part.decision.is_allowed(),
+            decided_by: decided_by
+                .filter(|id| *id != self.rule.rule().id())
+                .map(Into::into),
+            reason: part.decision.reason().map(Reason::name),
+            denied_for: self.rule.reason().map(Reason::name),
+            retry_after: retry.and_then(Retry::wait).map(Micros::get),
+            grant_from: grant.source.name(),
+            grant: grant.text.into(),
+            cost: part.attributes.cost(),
+            front_end: part.front_end.name(),
+            texts: RequestTexts::new(
+                key.iter().map(|(name, value)| (*name, &**value)),
+                attributes.iter().copied(),
+            ),
+        }
+    }
+
+    fn is_shadow(&self) -> bool {
+        self.rule.is_shadow()
+    }
+}
+
 impl ServerActivity {
-    /// An attribute as it is kept.
+    /// An attribute as it is shown.
     fn kept(&self, name: &str, value: &str) -> KeptAttribute {
         let is_hidden = self.is_anonymous && !NEVER_HIDDEN.contains(&name);
         if is_hidden {
@@ -45,7 +99,7 @@ impl ServerActivity {
     }
 
     /// An attribute of a key as it is shown.
-    fn shown(&self, name: &str, value: &str) -> KeyPart {
+    fn key_part(&self, name: &str, value: &str) -> KeyPart {
         if self.is_anonymous {
             KeyPart::digest(name, &self.digest.of(value))
         } else if self.settings.is_secret(name) {
@@ -56,80 +110,40 @@ impl ServerActivity {
     }
 }
 
-impl SeenDecision<'_, '_, '_> {
-    /// The attributes of the request that rules read, and those of the key whatever their length.
-    fn attributes(&self) -> Box<[KeptAttribute]> {
-        let attributes = self.rule.part().attributes;
-        let key = self.rule.key_values();
-        let mut left = MOST_BYTES;
-        let mut kept = Vec::new();
-        for (name, value) in attributes.iter() {
-            let is_of_key = key.iter().any(|(of_key, _)| *of_key == name);
-            let is_read = || ALWAYS_KEPT.contains(&name) || self.rule.is_read(name);
-            if is_of_key || (value.len() <= LONGEST.min(left) && is_read()) {
-                left = left.saturating_sub(value.len());
-                kept.push(self.activity.kept(name, value));
-            }
-        }
-        kept.into()
-    }
-
-    /// The value of an attribute of the request, as all instances show it.
-    fn attribute(&self, name: &str) -> Option<Box<str>> {
-        let value = self.rule.part().attributes.get(name)?;
-        Some(self.activity.kept(name, value).shown.published().value)
-    }
-
-    /// The time of the decision, in microseconds.
-    fn at(&self) -> u64 {
-        self.rule.at().map_or(0, |at| at.as_micros())
-    }
-
-    fn front_end(&self) -> Cow<'static, str> {
-        self.rule.part().front_end.name().into()
-    }
-}
-
-impl SeenClient for SeenDecision<'_, '_, '_> {
-    #[cold]
-    fn name(&self) -> KeyName {
-        let values = self.rule.key_values().into_iter();
-        KeyName::new(values.map(|(name, value)| self.activity.shown(name, &value)))
-    }
-
-    #[cold]
-    fn decision(&self) -> LastDecision {
-        let part = self.rule.part();
-        let headline = part.decision.headline();
-        let retry = headline.as_ref().map(|headline| headline.outcome.retry);
-        let grant = self.rule.grant();
+impl ShowRequests for ServerActivity {
+    fn decision(&self, rule: &str, request: &SeenRequest) -> LastDecision {
+        let attributes = request.texts.attributes();
         LastDecision {
-            at: self.at(),
-            is_allowed: part.decision.is_allowed(),
-            rule: headline.map(|headline| headline.rule.id().into()),
-            reason: part.decision.reason().map(|reason| reason.name().into()),
-            retry_after: retry.and_then(Retry::wait).map(Micros::get),
-            grant_from: grant.source.name().into(),
-            grant: grant.text.into(),
-            cost: part.attributes.cost(),
-            front_end: self.front_end(),
-            attributes: self.attributes(),
+            at: request.at,
+            is_allowed: request.is_allowed,
+            rule: Some(request.decided_by.as_deref().unwrap_or(rule).into()),
+            reason: request.reason.map(Into::into),
+            retry_after: request.retry_after,
+            grant_from: request.grant_from.into(),
+            grant: request.grant.clone(),
+            cost: request.cost,
+            front_end: request.front_end.into(),
+            attributes: attributes
+                .map(|(name, value)| self.kept(name, value))
+                .collect(),
         }
     }
 
-    #[cold]
-    fn denied(&self) -> Option<DeniedRequest> {
-        if self.rule.is_shadow() {
-            return None;
+    fn denied(&self, request: &SeenRequest) -> DeniedRequest {
+        let key = request.texts.key();
+        // As all instances show it.
+        let attribute = |name| {
+            let value = request.texts.attribute(name)?;
+            Some(self.kept(name, value).shown.published().value)
+        };
+        DeniedRequest {
+            at: request.at,
+            reason: request.denied_for.unwrap_or_default().into(),
+            key: KeyName::new(key.map(|(name, value)| self.key_part(name, value))),
+            method: attribute("method"),
+            path: attribute("path"),
+            address: attribute("ip"),
+            front_end: request.front_end.into(),
         }
-        Some(DeniedRequest {
-            at: self.at(),
-            reason: self.rule.reason().map_or("", Reason::name).into(),
-            key: self.name(),
-            method: self.attribute("method"),
-            path: self.attribute("path"),
-            address: self.attribute("ip"),
-            front_end: self.front_end(),
-        })
     }
 }
