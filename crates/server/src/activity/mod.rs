@@ -164,7 +164,7 @@ pub(crate) fn now() -> u64 {
     SystemClock.now().as_micros() / 1_000_000
 }
 
-/// All that was counted of a rule.
+/// All that was counted of a rule. What it allowed and another rule denied was not allowed.
 fn counts_of(rule: &RuleInForce<'_>) -> OutcomeCounts {
     let counts = rule.counts();
     let sum = |verdict| {
@@ -172,7 +172,7 @@ fn counts_of(rule: &RuleInForce<'_>) -> OutcomeCounts {
         counts.iter().sum::<u64>()
     };
     OutcomeCounts {
-        allowed: sum(Verdict::Allowed) + sum(Verdict::ShadowAllowed),
+        allowed: counts.passed() + sum(Verdict::ShadowAllowed),
         denied: sum(Verdict::Denied),
         shadow_denied: sum(Verdict::ShadowDenied),
         delayed: counts.delayed(),

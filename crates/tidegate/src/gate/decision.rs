@@ -276,8 +276,9 @@ impl Decision {
 
     /// Counts what each rule said, for a request of this front end. An [observer](super::Observer) does that itself.
     pub fn count(&self, front_end: FrontEnd) {
+        let is_admitted = self.is_allowed();
         for rule in &self.rules {
-            rule.count(&self.in_force, front_end);
+            rule.count(&self.in_force, front_end, is_admitted);
         }
     }
 }

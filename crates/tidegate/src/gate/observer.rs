@@ -170,8 +170,13 @@ impl<'o, 'b> ObservedRule<'o, 'b> {
 
     /// Counts it.
     pub fn count(&self) {
-        let front_end = self.part.front_end;
-        self.decided.count(self.part.decision.in_force(), front_end);
+        let ObservedPart {
+            front_end,
+            is_admitted,
+            ..
+        } = self.part;
+        let in_force = self.part.decision.in_force();
+        self.decided.count(in_force, front_end, is_admitted);
         let (counts, admitted) = (self.state().counts(), self.admitted());
         if admitted > 0 {
             counts.count_admitted(admitted);

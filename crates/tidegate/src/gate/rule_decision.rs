@@ -253,8 +253,8 @@ impl RuleDecision {
         }
     }
 
-    /// Counts what it said, for a request of this front end.
-    pub(super) fn count(&self, in_force: &InForce, front_end: FrontEnd) {
+    /// Counts what it said, for a request of this front end that all enforced rules together admitted, or not.
+    pub(super) fn count(&self, in_force: &InForce, front_end: FrontEnd, is_admitted: bool) {
         let (counts, verdict) = (in_force.state(self.rule).counts(), self.verdict());
         if verdict == Verdict::Denied
             && let Some(reason) = self
@@ -263,7 +263,7 @@ impl RuleDecision {
         {
             counts.count_denied(reason);
         }
-        counts.count(front_end, verdict);
+        counts.count(front_end, verdict, is_admitted);
     }
 
     /// Whether the request holds a permit by it.

@@ -94,11 +94,15 @@ impl Verdict {
     }
 }
 
+/// The column of requests that the rule allowed and another one denied.
+const OVERRULED: usize = Verdict::ALL.len();
+
 /// The decisions of one rule.
 #[doc(hidden)]
 #[derive(Debug, Default)]
 pub struct RuleCounts {
-    decisions: [[AtomicU64; Verdict::ALL.len()]; FrontEnd::ALL.len()],
+    /// By verdict, but requests that another rule denied are in a column of their own: see [`OVERRULED`].
+    decisions: [[AtomicU64; Verdict::ALL.len() + 1]; FrontEnd::ALL.len()],
     denied: [AtomicU64; Reason::ALL.len()],
     /// By the action when the store fails: allow, deny, local.
     pub(crate) degraded: [AtomicU64; 3],
@@ -109,14 +113,30 @@ pub struct RuleCounts {
 }
 
 impl RuleCounts {
-    /// Counts one decision.
-    pub fn count(&self, front_end: FrontEnd, verdict: Verdict) {
-        self.decisions[front_end as usize][verdict as usize].fetch_add(1, Ordering::Relaxed);
+    /// Counts one decision about a request that the enforced rules together admitted, or not.
+    pub(crate) fn count(&self, front_end: FrontEnd, verdict: Verdict, is_admitted: bool) {
+        let column = match verdict {
+            Verdict::Allowed if !is_admitted => OVERRULED,
+            _ => verdict as usize,
+        };
+        add_one(&self.decisions[front_end as usize][column]);
     }
 
-    /// How often the rule said so to a front end.
+    /// How often the rule said so to a front end, whatever other rules said.
     pub fn decisions(&self, front_end: FrontEnd, verdict: Verdict) -> u64 {
-        self.decisions[front_end as usize][verdict as usize].load(Ordering::Relaxed)
+        let counts = &self.decisions[front_end as usize];
+        let count = |column: usize| counts[column].load(Ordering::Relaxed);
+        match verdict {
+            Verdict::Allowed => count(verdict as usize) + count(OVERRULED),
+            _ => count(verdict as usize),
+        }
+    }
+
+    /// How many requests the rule allowed and no other one denied. Never decreases.
+    pub fn passed(&self) -> u64 {
+        let counts = self.decisions.iter();
+        let passed = counts.map(|counts| counts[Verdict::Allowed as usize].load(Ordering::Relaxed));
+        passed.sum()
     }
 
     /// Counts one denial.

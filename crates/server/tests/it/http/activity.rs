@@ -119,6 +119,31 @@ fn requests_are_counted_in_total_and_by_each_rule() {
     );
 }
 
+/// Rules that allow what another one denies would have more than there is in all.
+#[test]
+fn no_rule_allows_more_than_there_is_in_all() {
+    let folder = TestFolder::new();
+    folder.write(
+        "rules.yaml",
+        "rules:
+  - {id: global, per: [], limit: 1000/23h}
+  - {id: per-user, per: [user_id], limit: 2/hour}
+",
+    );
+    let server = folder.serve(&["--rules", "rules.yaml"]);
+    for user in ["u1", "u1", "u1", "u1", "u2"] {
+        check(&server, &json!({"path": "/a", "user_id": user}));
+    }
+    let activity = get(&server, "/v1/activity");
+    assert_eq!(sums(&activity["total"]), [3, 2, 0, 0, 0, 3]);
+    assert_eq!(sums(rule(&activity, "per-user")), [3, 2, 0, 0, 0, 3]);
+    assert_eq!(sums(rule(&activity, "global")), [3, 0, 0, 0, 0, 3]);
+    // The metric has what each rule said.
+    let metrics = server.ask("GET /metrics", "").body;
+    let said = r#"tidegate_decisions_total{rule="global",front_end="http",verdict="allowed"} 5"#;
+    assert!(metrics.contains(said), "{metrics}");
+}
+
 #[test]
 fn the_top_keys_of_a_rule_are_named_by_their_attributes() {
     let folder = TestFolder::new();

@@ -156,6 +156,9 @@ fn it_sees_what_each_rule_said_and_charged() {
         ]
     );
     assert_eq!(counts("paced", Verdict::Allowed), (3, 4, 1));
+    // It was allowed by the rule, and did not pass.
+    let passed = |rule: &str| rules.get(rule).unwrap().counts().passed();
+    assert_eq!(["user", "counted", "paced"].map(passed), [2, 0, 2]);
 }
 
 #[test]
