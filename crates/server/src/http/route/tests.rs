@@ -189,6 +189,49 @@ tokens:
     }
 }
 
+/// A parameter that is ignored looks as if it worked: `/v1/rules?version=1` would be the rules of today.
+#[test]
+fn every_call_that_reads_refuses_parameters_that_it_does_not_have() {
+    let folder = TestFolder::new();
+    let server = folder.serve(&[]);
+    let reads = |route: &&ApiRoute| route.method == "GET" && route.path.starts_with("/v1/");
+    for route in ROUTES.iter().filter(reads) {
+        let call = format!("GET {}?x=1", path_of(route));
+        let detail = server.ask(&call, "").with_status(400).detail();
+        assert!(detail.contains("unknown parameter `x`"), "{call}: {detail}");
+    }
+}
+
+#[test]
+fn a_token_without_the_scope_of_a_call_is_refused_by_its_name() {
+    let folder = TestFolder::new();
+    let token =
+        |scope: &str| format!("  - {{name: {scope}er, token_env: {scope}, scopes: [{scope}]}}\n");
+    let config = format!("tokens:\n{}{}", token("read"), token("check"));
+    folder.write("tidegate.yaml", &config);
+    let environment = [
+        ("read", "secret-of-the-reader"),
+        ("check", "secret-of-the-checker"),
+    ];
+    let server = folder.serve_with(&["--config", "tidegate.yaml"], &environment);
+    for route in &ROUTES {
+        // A token that may not make the call, and the message.
+        let (secret, scope) = match contracted(route) {
+            Open | AnyToken => continue,
+            Check | Feedback => (environment[0].1, "the scope `check`"),
+            Read => (environment[1].1, "the scope `read` or `write`"),
+            Write => (environment[0].1, "the scope `write`"),
+        };
+        let call = format!("{} {}", route.method, path_of(route));
+        let headers = [("authorization", &*bearer(secret))];
+        let detail = server
+            .ask_with(&call, &headers, "")
+            .with_status(403)
+            .detail();
+        assert!(detail.ends_with(scope), "{call}: {detail}");
+    }
+}
+
 #[test]
 fn without_tokens_the_generated_one_opens_what_checks_do_not() {
     let folder = TestFolder::new();
