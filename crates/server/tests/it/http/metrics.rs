@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use serde_json::json;
+use tidegate_testkit::HttpServer;
 use tidegate_testkit::redis::RedisServer;
 
 use crate::Server;
@@ -217,6 +218,57 @@ fn counters_of_rules_exist_at_zero_from_the_start() {
             !metrics.contains(impossible),
             "{impossible} is in\n{metrics}"
         );
+    }
+}
+
+/// The page lists every counter, and its labels are those of the rows.
+#[test]
+fn every_counter_with_labels_exists_from_the_start() {
+    let folder = TestFolder::new();
+    let issuer = HttpServer::start();
+    let config = format!(
+        "identify: {{user_id: {{jwt: sub}}}}\njwt: {{jwks_url: \"http://{}/keys\"}}\n",
+        issuer.address()
+    );
+    folder.write("tidegate.yaml", &config);
+    folder.write(
+        "rules.yaml",
+        "rules: [{id: r, per: [user_id], limit: 5/minute}]",
+    );
+    let files = ["--config", "tidegate.yaml", "--rules", "rules.yaml"];
+    let gateway = [
+        "--gateway",
+        "127.0.0.1:0",
+        "--upstream",
+        "http://127.0.0.1:9",
+    ];
+    let resp = ["--resp", "127.0.0.1:0"];
+    let server = folder.serve(&[&files[..], &gateway, &resp].concat());
+    let metrics = server.ask("GET /metrics", "").body;
+    let has = |start: &str| metrics.lines().any(|line| line.starts_with(start));
+
+    let page = include_str!("../../../../../docs/reference/metrics.md");
+    let rows = page.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, name, "counter", labels, meaning, _] = cells[..] else {
+            return None;
+        };
+        (!labels.is_empty()).then_some((name.trim_matches('`'), meaning))
+    });
+    let rows: Vec<(&str, &str)> = rows.collect();
+    assert!(rows.len() > 10, "{rows:?}");
+    for (name, _) in &rows {
+        assert!(has(&format!("{name}{{")), "{name} is not in\n{metrics}");
+    }
+    let (_, meaning) = rows
+        .iter()
+        .find(|(name, _)| *name == "tidegate_jwt_refused_total")
+        .unwrap();
+    let reasons: Vec<&str> = meaning.split('`').skip(1).step_by(2).collect();
+    assert_eq!(reasons.len(), 10);
+    for reason in reasons {
+        let line = format!("tidegate_jwt_refused_total{{reason=\"{reason}\"}} 0");
+        assert!(has(&line), "{line} is not in\n{metrics}");
     }
 }
 
