@@ -77,3 +77,8 @@ pub use telemetry::start_logs;
 #[doc(hidden)]
 pub use tidegate_codec::grpc::proto as grpc_messages;
 pub use tidegate_identity::IdentityError;
+
+/// The program in the README of the project compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
