@@ -152,7 +152,12 @@ fn stalled_within(stalls: &[LoopStall], from: Duration, to: Duration) -> Duratio
 
 /// The value that 99.9 % of the sorted values do not exceed.
 pub(crate) fn percentile_999(sorted: &[Duration]) -> Duration {
-    let index = (sorted.len() * 999).div_ceil(1_000).saturating_sub(1);
+    percentile(sorted, 999)
+}
+
+/// The value that so many of 1,000 of the sorted values do not exceed.
+pub(crate) fn percentile(sorted: &[Duration], of_1000: usize) -> Duration {
+    let index = (sorted.len() * of_1000).div_ceil(1_000).saturating_sub(1);
     sorted.get(index).copied().unwrap_or_default()
 }
 
@@ -240,5 +245,6 @@ mod tests {
         assert_eq!(latencies(&all, |_| true), [millis(20)]);
         let sorted: Vec<_> = (1..=2_000).map(millis).collect();
         assert_eq!(percentile_999(&sorted), millis(1_998));
+        assert_eq!(percentile(&sorted, 950), millis(1_900));
     }
 }

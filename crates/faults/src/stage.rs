@@ -7,7 +7,7 @@ use crate::fleet::Fleet;
 use crate::ground::Ground;
 use crate::load::{Demand, FleetLoad, LoadSeen, SeenAnswer};
 use crate::measure::{
-    FaultSpan, latencies, least_in_a_window, most_over, percentile_999, recovery, share,
+    FaultSpan, latencies, least_in_a_window, most_over, percentile, percentile_999, recovery, share,
 };
 use crate::row::{RowFact, RowFigures, RowOutcome, RuleFigures};
 use crate::rules::{CountedRule, CountedShape, FailureMode, RuleSync};
@@ -178,8 +178,16 @@ impl JudgedRun<'_> {
         facts.push(RowFact::at_most("failed requests", number(failed), 0.0, ""));
         let sorted = latencies(seen, |answer| answer.check.is_some() && is_measured(answer));
         let p999 = millis(percentile_999(&sorted));
-        let allowed = millis(ground.deadline + ground.latency_slack);
-        facts.push(RowFact::at_most("99.9 % of answers", p999, allowed, "ms"));
+        if ground.is_short {
+            let within = |answer: &SeenAnswer| (span.begin..=span.end).contains(&answer.sent);
+            let during = latencies(seen, |answer| {
+                answer.check.is_some() && is_measured(answer) && within(answer)
+            });
+            facts.extend(busy_latency(ground, &during));
+        } else {
+            let allowed = millis(ground.deadline + ground.latency_slack);
+            facts.push(RowFact::at_most("99.9 % of answers", p999, allowed, "ms"));
+        }
         let recovered = recovery(seen, span.end);
         let allowed = millis(ground.recovery);
         facts.push(match recovered {
@@ -251,6 +259,27 @@ impl JudgedRun<'_> {
         });
         facts.collect()
     }
+}
+
+/// Bounds of the answers during a fault, sorted, that a busy machine keeps too. A decision that waits for Redis twice exceeds the
+/// first: some 20 of 3,500 wait before a Redis that does not answer is left alone. If more than these wait, the second is exceeded.
+fn busy_latency(ground: &Ground, during: &[Duration]) -> [RowFact; 2] {
+    let fact = |name, of_1000, allowed| {
+        let found = millis(percentile(during, of_1000));
+        RowFact::at_most(name, found, millis(allowed), "ms")
+    };
+    [
+        fact(
+            "99.8 % of answers during the fault",
+            998,
+            ground.deadline + ground.latency_slack,
+        ),
+        fact(
+            "95 % of answers during the fault",
+            950,
+            ground.deadline * 4 / 5,
+        ),
+    ]
 }
 
 /// Milliseconds, to a tenth.
