@@ -293,14 +293,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes: Vec<u8>, cut in 0_usize..80, with in any::<u8>()) {
-            let _ = read(&mut BytesMut::from(&bytes[..]));
+        fn a_head_is_taken_whole_or_not_at_all(bytes: Vec<u8>, cut in 0_usize..80, with in any::<u8>()) {
             let mut text = *b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\nx: y\r\n\r\n";
             if let Some(byte) = text.get_mut(cut) {
                 *byte = with;
             }
-            if let Ok(Some(head)) = read(&mut BytesMut::from(&text[..])) {
-                let _ = (download(&Method::GET, &head), keeps_alive(&head));
+            for whole in [&bytes[..], &text[..]] {
+                let mut rest = BytesMut::from(whole);
+                match read(&mut rest) {
+                    Ok(Some(head)) => {
+                        let taken = whole.strip_suffix(&rest[..]);
+                        prop_assert!(taken.is_some_and(|head| head.ends_with(b"\n")));
+                        let _ = (download(&Method::GET, &head), keeps_alive(&head));
+                    }
+                    Ok(None) => prop_assert_eq!(&rest[..], whole),
+                    Err(_) => {}
+                }
             }
         }
     }
