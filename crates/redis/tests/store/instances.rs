@@ -21,6 +21,25 @@ async fn wait_for(store: &RedisStore, count: u64) -> Duration {
     begin.elapsed()
 }
 
+/// Waits until Redis has answered so many more announcements of a store. All stores announce themselves equally often.
+async fn wait_for_answers(store: &RedisStore, more: u64) {
+    let wanted = store.known_instances().1 + more;
+    wait_until(|| store.known_instances().1 >= wanted).await;
+}
+
+/// Waits until a store has found Redis to be down: from then on it announces nothing.
+async fn wait_for_problem(store: &RedisStore) {
+    wait_until(|| store.problem().is_some() && !store.is_slow()).await;
+}
+
+async fn wait_until(mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_secs(20));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_one_is_counted_and_one_that_leaves_is_not() {
     let server = RedisServer::start();
@@ -36,8 +55,8 @@ async fn a_new_one_is_counted_and_one_that_leaves_is_not() {
     wait_for(&first, 2).await;
     third.leave().await;
     wait_for(&first, 1).await;
-    // It goes on working, and does not announce itself again: nothing can be awaited.
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    // It goes on working, and does not announce itself again.
+    wait_for_answers(&first, 3).await;
     assert_eq!(first.instances(), Some(1));
     assert_eq!(present(&server), 1);
 }
@@ -63,16 +82,8 @@ async fn one_that_vanishes_without_leaving_goes_on_counting() {
     let server = RedisServer::start();
     let [first, second, third] = three(&server).await;
     drop(third);
-    let begin = Instant::now();
-    while present(&server) > 2 {
-        assert!(begin.elapsed() < Duration::from_secs(20));
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    let (_, answers) = first.known_instances();
-    while first.known_instances().1 < answers + 3 {
-        assert!(begin.elapsed() < Duration::from_secs(20));
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    wait_until(|| present(&server) == 2).await;
+    wait_for_answers(&first, 3).await;
     for store in [&first, &second] {
         assert_eq!(store.instances(), Some(3));
     }
@@ -91,9 +102,8 @@ async fn when_redis_forgets_them_they_count_as_before() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     server.kill();
-    // Nothing can be awaited: the number does not change.
-    tokio::time::sleep(Duration::from_millis(500)).await;
     for store in &stores {
+        wait_for_problem(store).await;
         assert_eq!(store.instances(), Some(3));
     }
 }
@@ -133,16 +143,11 @@ async fn one_that_is_restarted_knows_the_others_and_is_the_same_one() {
     for store in [&first, &second, &fourth] {
         wait_for(store, 3).await;
     }
-    let begin = Instant::now();
-    while present(&server) > 3 || first.instances() != Some(3) {
-        assert!(begin.elapsed() < Duration::from_secs(20));
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    wait_until(|| present(&server) == 3 && first.instances() == Some(3)).await;
     drop(fourth);
     server.kill();
     let fifth = restarted();
-    // Nothing can be awaited: the number does not change.
-    tokio::time::sleep(Duration::from_millis(400)).await;
+    wait_for_problem(&fifth).await;
     assert_eq!(fifth.instances(), Some(3), "without Redis");
 }
 
