@@ -34,7 +34,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
@@ -162,7 +162,12 @@ fn admit(
             "this server has no console; its setting `console` is `off`",
         ));
     }
-    route.admit(&api.decider.access, parts)
+    let caller = route.admit(&api.decider.access, parts)?;
+    if route.is_of_operator() && parts.method != Method::GET && parts.method != Method::HEAD {
+        // Calls that read have parameters; what changes something has a body.
+        let [] = query::parameters(parts, [])?;
+    }
+    Ok(caller)
 }
 
 /// Forbids caches to store answers to an operator or a page.

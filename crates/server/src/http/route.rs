@@ -134,6 +134,11 @@ impl ApiRoute {
         access.may_call(self.scope, parts)
     }
 
+    /// Whether it is made by operators and pages, not for requests of clients.
+    pub(super) fn is_of_operator(&self) -> bool {
+        matches!(self.scope, Read | Write | AnyToken)
+    }
+
     /// Whether it is answered only where there is a console.
     pub(super) fn is_of_console(&self) -> bool {
         self.path.starts_with("/console") || self.path.starts_with("/v1/console/")

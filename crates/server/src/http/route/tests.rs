@@ -189,15 +189,17 @@ tokens:
     }
 }
 
-/// A parameter that is ignored looks as if it worked: `/v1/rules?version=1` would be the rules of today.
+/// A parameter that is ignored looks as if it worked: `GET /v1/rules?version=1` would be the rules of today, and
+/// `POST /v1/rules/rollback?dry_run=true` would roll back.
 #[test]
-fn every_call_that_reads_refuses_parameters_that_it_does_not_have() {
+fn every_call_of_operators_refuses_parameters_that_it_does_not_have() {
     let folder = TestFolder::new();
     let server = folder.serve(&[]);
-    let reads = |route: &&ApiRoute| route.method == "GET" && route.path.starts_with("/v1/");
-    for route in ROUTES.iter().filter(reads) {
-        let call = format!("GET {}?x=1", path_of(route));
-        let detail = server.ask(&call, "").with_status(400).detail();
+    for route in ROUTES.iter().filter(|route| route.is_of_operator()) {
+        let call = format!("{} {}?x=1", route.method, path_of(route));
+        let has_body = matches!(route.method, "POST" | "PUT");
+        let body = if has_body { "{}" } else { "" };
+        let detail = server.ask(&call, body).with_status(400).detail();
         assert!(detail.contains("unknown parameter `x`"), "{call}: {detail}");
     }
 }
