@@ -58,6 +58,12 @@ impl OutcomeCounts {
         *self == Self::default()
     }
 
+    /// How many requests were decided.
+    pub(crate) fn requests(&self) -> u64 {
+        let decided = [self.allowed, self.denied, self.shadow_denied];
+        decided.into_iter().fold(0, u64::saturating_add)
+    }
+
     /// The sum of both.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {

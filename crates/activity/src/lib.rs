@@ -11,9 +11,13 @@
 
 mod budget;
 mod counts;
+mod coverage;
 mod distinct;
+mod distinct_sketch;
 mod evidence;
 mod evidence_bytes;
+mod history;
+mod key_hasher;
 mod live;
 mod names;
 mod part;
@@ -36,6 +40,8 @@ mod tracker;
 mod windows;
 
 pub use counts::OutcomeCounts;
+pub use coverage::Coverage;
+pub use distinct_sketch::DistinctSketch;
 pub use evidence::{DeniedRequest, KeptAttribute, LastDecision, ShowRequests};
 pub use live::{ActivitySeries, ActivitySettings, LiveActivity, RuleSeries};
 pub use names::{KeyName, KeyPart, NAME_LENGTH};

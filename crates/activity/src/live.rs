@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 
 use crate::budget::MemoryBudget;
 use crate::counts::OutcomeCounts;
+use crate::coverage::Coverage;
 use crate::evidence::{ALL_EACH_SECOND, ShowRequests};
+use crate::key_hasher::KeyHasher;
 use crate::part::{ActivityPart, RulePart};
 use crate::room::{self, KnownRule};
 use crate::rule::{Common, RuleActivity};
@@ -33,17 +34,19 @@ pub struct ActivitySettings {
 /// All activity of a server.
 #[derive(Debug)]
 pub struct LiveActivity {
-    common: Arc<Common>,
+    pub(crate) common: Arc<Common>,
     totals: RequestTotals,
-    state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
 }
 
 #[derive(Debug)]
-struct State {
-    rules: HashMap<Arc<str>, KnownRule>,
-    total: Series,
+pub(crate) struct State {
+    pub(crate) rules: HashMap<Arc<str>, KnownRule>,
+    pub(crate) total: Series,
     /// The rules without room of their own, together.
     shared: Series,
+    /// When counters were read, also by earlier processes.
+    pub(crate) coverage: Coverage,
     /// When the counters were last read.
     read_at: u64,
     /// The period whose keys are in the tables.
@@ -78,7 +81,7 @@ impl LiveActivity {
         let budget = Arc::new(MemoryBudget::new(settings.memory));
         let shards = settings.threads.clamp(1, MOST_SHARDS);
         let common = Arc::new(Common {
-            hasher: RandomState::default(),
+            hasher: KeyHasher::new(),
             now: AtomicU32::new(seconds(now)),
             samples_left: AtomicU32::new(ALL_EACH_SECOND),
             renewals_left: AtomicU32::new(ALL_EACH_SECOND),
@@ -93,6 +96,7 @@ impl LiveActivity {
                 rules: HashMap::new(),
                 total: Series::default(),
                 shared: Series::default(),
+                coverage: Coverage::default(),
                 read_at: now,
                 period: period_at(now),
             }),
@@ -138,6 +142,7 @@ impl LiveActivity {
         };
         self.common.set_time(seconds(now));
         let at = std::mem::replace(&mut state.read_at, now).min(now);
+        state.coverage.note(at, now);
         let new = state.total.read(&self.totals.sum());
         state.total.add(at, &new, budget);
         for known in state.rules.values_mut() {
@@ -160,9 +165,7 @@ impl LiveActivity {
                 shared = shared.plus(&new);
             }
             drop(series);
-            let requests = [new.allowed, new.denied, new.shadow_denied];
-            let requests = requests.into_iter().fold(0, u64::saturating_add);
-            known.traffic = known.traffic.saturating_add(requests);
+            known.traffic = known.traffic.saturating_add(new.requests());
         }
         state.shared.add(at, &shared, budget);
         let is_over = period_at(now) != state.period;
@@ -234,7 +237,7 @@ impl LiveActivity {
             .filter(|known| known.traffic > 0)
             .map(|known| (known.traffic, Arc::clone(&known.rule)))
             .collect();
-        let total = state.total.part();
+        let (total, coverage) = (state.total.part(), state.coverage.clone());
         drop(state);
         known.sort_by(|(one, first), (other, second)| {
             other.cmp(one).then_with(|| first.id().cmp(second.id()))
@@ -252,7 +255,36 @@ impl LiveActivity {
             total,
             rules: known.iter().map(part).collect(),
             is_complete,
+            coverage,
+            probe: self.common.hasher.probe(),
         }
+    }
+
+    /// When this was counted, here and by those before it.
+    pub fn coverage(&self) -> Coverage {
+        self.state.lock().coverage.clone()
+    }
+
+    /// The seed of the hashes of keys: a secret that instances share to count distinct keys together.
+    pub fn seed(&self) -> u128 {
+        self.common.hasher.seed()
+    }
+
+    /// Uses another seed from now on, and forgets all keys if it is a new one. A key that is being counted meanwhile may
+    /// be counted twice. False if there were too many seeds.
+    pub fn adopt_seed(&self, seed: u128) -> bool {
+        let state = self.state.lock();
+        if seed == self.seed() {
+            return true;
+        }
+        let is_adopted = self.common.hasher.adopt(seed);
+        if is_adopted {
+            self.common.keys.iter().for_each(KeyTracker::clear);
+            for known in state.rules.values() {
+                known.rule.forget_keys();
+            }
+        }
+        is_adopted
     }
 
     /// The memory in use, in bytes.
@@ -263,7 +295,7 @@ impl LiveActivity {
 
 impl State {
     /// A rule by its id. A new one gets room of its own if there is enough.
-    fn learn(&mut self, id: &str, common: &Arc<Common>) -> Arc<RuleActivity> {
+    pub(crate) fn learn(&mut self, id: &str, common: &Arc<Common>) -> Arc<RuleActivity> {
         if let Some(known) = self.rules.get(id) {
             return Arc::clone(&known.rule);
         }

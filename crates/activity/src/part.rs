@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::counts::OutcomeCounts;
+use crate::coverage::Coverage;
+use crate::distinct_sketch::DistinctSketch;
 use crate::evidence::{DeniedRequest, LastDecision, ShowRequests};
 use crate::names::KeyName;
 use crate::seen_request::SeenRequest;
@@ -19,6 +21,10 @@ pub struct ActivityPart {
     pub rules: Vec<RulePart>,
     /// Whether nothing was left out for lack of room.
     pub is_complete: bool,
+    /// When it counted.
+    pub coverage: Coverage,
+    /// The same for instances that hash keys alike.
+    pub(crate) probe: u64,
 }
 
 /// Counts with the numbers of their seconds and minutes, in rising order.
@@ -41,6 +47,8 @@ pub struct RulePart {
     pub names: Vec<NamedKey>,
     /// Its largest keys by denials in the last minute and hour, then by admitted cost.
     pub lists: [KeyList; 4],
+    /// The distinct keys that were denied in the last minute and hour.
+    pub distinct_denied: [DistinctSketch; 2],
     /// Samples of its denied requests, the newest first.
     pub denied: Vec<DeniedRequest>,
 }
@@ -65,8 +73,6 @@ pub struct KeyList {
     pub rest: u64,
     /// The sum of the counts of all keys.
     pub weight: u64,
-    /// How many distinct keys were denied.
-    pub distinct_denied: u64,
 }
 
 /// A key in a list, with the bounds of its count.
@@ -131,10 +137,12 @@ impl RulePart {
             names: Vec::new(),
             lists: Default::default(),
             denied: Vec::new(),
+            distinct_denied: Default::default(),
         };
         let mut indexes = HashMap::new();
         let windows = [KeyWindow::Minute, KeyWindow::Hour].map(&top_of_both);
         let [[denied, used], [denied_hour, used_hour]] = windows;
+        part.distinct_denied = [&denied, &denied_hour].map(|top| top.distinct_denied.clone());
         let tops = [denied, denied_hour, used, used_hour];
         for (list, top) in tops.into_iter().enumerate() {
             let listed = top.keys.iter().map(|key| {
@@ -161,7 +169,6 @@ impl RulePart {
                 keys: listed.collect(),
                 rest: top.rest,
                 weight: top.weight,
-                distinct_denied: top.distinct_denied,
             };
         }
         part
@@ -184,6 +191,13 @@ impl RulePart {
     pub fn list(&self, sort: KeySort, window: KeyWindow) -> &KeyList {
         let index = LISTS.iter().position(|list| *list == (sort, window));
         &self.lists[index.unwrap_or(0)]
+    }
+
+    fn distinct_denied(&self, window: KeyWindow) -> &DistinctSketch {
+        match window {
+            KeyWindow::Minute => &self.distinct_denied[0],
+            KeyWindow::Hour => &self.distinct_denied[1],
+        }
     }
 }
 
@@ -273,10 +287,12 @@ impl TopKeys {
         });
         keys.truncate(most);
         let weight = lists.fold(self.weight, |sum, list| sum.saturating_add(list.weight));
-        let denied = parts.map(|part| part.list(KeySort::Denied, window).distinct_denied);
+        let denied = parts.map(|part| part.distinct_denied(window));
         Self {
             keys,
-            distinct_denied: denied.fold(self.distinct_denied, u64::max),
+            distinct_denied: DistinctSketch::union(
+                std::iter::once(&self.distinct_denied).chain(denied),
+            ),
             weight,
             rest,
             ..self
@@ -307,7 +323,7 @@ mod tests {
         let keys: Vec<TopKey> = keys.iter().map(key).collect();
         TopKeys {
             weight: keys.iter().map(|key| key.lower).sum(),
-            distinct_denied: keys.len() as u64,
+            distinct_denied: DistinctSketch::at_least(keys.len() as u64),
             keys,
             rest,
             ..TopKeys::default()

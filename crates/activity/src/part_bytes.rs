@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use crate::counts::OutcomeCounts;
+use crate::coverage::Coverage;
+use crate::distinct_sketch::DistinctSketch;
 use crate::evidence_bytes::{put_evidence, put_name, take_evidence, take_name};
 use crate::part::{ActivityPart, KeyList, ListedKey, NamedKey, PartSeries, RulePart};
 use crate::record::{put, put_record, take, take_record};
@@ -12,13 +14,14 @@ use crate::text_bytes::{put_text, take_count, take_text};
 /// The form that is written below.
 const FORM: u8 = 2;
 
-/// The most that the counts of all requests may take.
-const TOTAL_BYTES: usize = 24 << 10;
+/// The most that sketches of distinct keys may take.
+const SKETCH_BYTES: usize = 12 << 10;
 
 /// The most that last decisions and denied requests may take.
 const EVIDENCE_BYTES: usize = 16 << 10;
 
 /// The most rules and keys that are read.
+pub(crate) const MOST_RULES: usize = 10_000;
 const MOST_KEYS: usize = 100;
 
 impl ActivityPart {
@@ -27,27 +30,39 @@ impl ActivityPart {
     pub fn to_bytes(&self, most: usize) -> Vec<u8> {
         let mut is_complete = self.is_complete;
         let mut total = Vec::new();
-        is_complete &= put_series(&mut total, &self.total, TOTAL_BYTES.min(most / 2));
+        // Counts of all requests may take three eighths.
+        is_complete &= put_series(&mut total, &self.total, most / 8 * 3);
+        let mut header = self.probe.to_le_bytes().to_vec();
+        self.coverage.put(&mut header);
+        if header.len() > most / 8 {
+            header.truncate(size_of_val(&self.probe));
+            Coverage::default().put(&mut header);
+        }
         let mut rules: Vec<Vec<u8>> = Vec::new();
-        let mut left = most.saturating_sub(total.len() + 16);
+        let mut left = most.saturating_sub(header.len() + total.len() + 16);
+        let distinct = self.rules.iter().flat_map(|rule| &rule.distinct_denied);
+        let distinct = DistinctSketch::all_to_bytes(distinct, SKETCH_BYTES.min(left / 4));
         let mut evidence = EVIDENCE_BYTES.min(left / 4);
         left -= evidence;
         // Keys may take half of the room, divided equally among the rules; counts of rules take the remainder.
         let count = self.rules.len().max(1);
         let share = left / 2 / count;
-        for rule in &self.rules {
+        for (rule, distinct) in self.rules.iter().zip(distinct.chunks(2)) {
+            let distinct = distinct.concat();
             let keys = [usize::MAX, 10, 5, 3, 1, 0].into_iter().map(|keys| {
                 let mut bytes = Vec::new();
                 put_text(&mut bytes, &rule.rule);
                 (put_keys(&mut bytes, rule, keys), bytes)
             });
             let mut keys = keys.skip_while(|(_, bytes)| bytes.len() > share);
-            let keys = keys.next().filter(|(_, bytes)| bytes.len() + 10 <= left);
+            let fits = |bytes: &[u8]| bytes.len() + distinct.len() + 10 <= left;
+            let keys = keys.next().filter(|(_, bytes)| fits(bytes));
             let Some(((has_all, named), mut bytes)) = keys else {
                 is_complete = false;
                 break;
             };
             is_complete &= has_all;
+            bytes.extend(&distinct);
             left -= bytes.len() + 2;
             let before = bytes.len();
             let share = evidence / (count - rules.len());
@@ -66,6 +81,7 @@ impl ActivityPart {
             bytes.extend(series);
         }
         let mut bytes = vec![FORM, u8::from(is_complete)];
+        bytes.extend(header);
         bytes.extend(total);
         put(&mut bytes, rules.len() as u64);
         bytes.extend(rules.into_iter().flatten());
@@ -79,16 +95,21 @@ impl ActivityPart {
             return None;
         }
         let is_complete = bytes.next()? == 1;
+        let probe: Vec<u8> = bytes.by_ref().take(size_of::<u64>()).collect();
+        let probe = u64::from_le_bytes(probe.try_into().ok()?);
+        let coverage = Coverage::take(&mut bytes)?;
         let total = take_series(&mut bytes)?;
-        let count = take_count(&mut bytes, MOST_KEYS)?;
+        let count = take_count(&mut bytes, MOST_RULES)?;
         let mut rules = Vec::new();
         for _ in 0..count {
-            rules.push(take_rule(&mut bytes)?);
+            rules.push(take_rule(&mut bytes, probe)?);
         }
         Some(Self {
             total,
             rules,
             is_complete,
+            coverage,
+            probe,
         })
     }
 }
@@ -185,7 +206,7 @@ fn put_keys(bytes: &mut Vec<u8>, rule: &RulePart, most: usize) -> (bool, Vec<usi
         } else {
             list.rest.max(left_out).max(smallest.unwrap_or(0))
         };
-        for number in [list.weight, rest, list.distinct_denied, keys.len() as u64] {
+        for number in [list.weight, rest, keys.len() as u64] {
             put(bytes, number);
         }
         for key in keys {
@@ -197,7 +218,7 @@ fn put_keys(bytes: &mut Vec<u8>, rule: &RulePart, most: usize) -> (bool, Vec<usi
     (has_all, used)
 }
 
-fn take_rule(bytes: &mut impl Iterator<Item = u8>) -> Option<RulePart> {
+fn take_rule(bytes: &mut impl Iterator<Item = u8>, probe: u64) -> Option<RulePart> {
     let rule: Arc<str> = take_text(bytes)?.into();
     let count = take_count(bytes, 4 * MOST_KEYS)?;
     let mut names = Vec::new();
@@ -210,7 +231,7 @@ fn take_rule(bytes: &mut impl Iterator<Item = u8>) -> Option<RulePart> {
     }
     let mut lists: [KeyList; 4] = Default::default();
     for list in &mut lists {
-        (list.weight, list.rest, list.distinct_denied) = (take(bytes)?, take(bytes)?, take(bytes)?);
+        (list.weight, list.rest) = (take(bytes)?, take(bytes)?);
         for _ in 0..take_count(bytes, MOST_KEYS)? {
             let name = take_count(bytes, names.len().checked_sub(1)?)?;
             let lower = take(bytes)?;
@@ -218,6 +239,8 @@ fn take_rule(bytes: &mut impl Iterator<Item = u8>) -> Option<RulePart> {
             list.keys.push(ListedKey { name, lower, upper });
         }
     }
+    let minute = DistinctSketch::take(bytes, probe)?;
+    let hour = DistinctSketch::take(bytes, probe)?;
     let denied = take_evidence(bytes, &mut names)?;
     let series = take_series(bytes)?;
     Some(RulePart {
@@ -226,6 +249,7 @@ fn take_rule(bytes: &mut impl Iterator<Item = u8>) -> Option<RulePart> {
         names,
         lists,
         denied,
+        distinct_denied: [minute, hour],
     })
 }
 
@@ -289,7 +313,7 @@ mod tests {
                 keys: (0..keys).map(key).collect(),
                 weight: 7_000_000,
                 rest: 9,
-                distinct_denied: 5,
+                distinct_denied: DistinctSketch::of_hashes(7, 0..keys),
                 ..TopKeys::default()
             };
             [top.clone(), top]
@@ -305,6 +329,8 @@ mod tests {
             total: series(300, 1_440),
             rules: (0..rules).map(rule).collect(),
             is_complete: true,
+            probe: 7,
+            coverage: Coverage::take(&mut [2, 100, 50, 10, 60].into_iter()).unwrap_or_default(),
         }
     }
 

@@ -1,14 +1,14 @@
 //! What is counted of one rule.
 
-use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
+use std::hash::{Hash as _, Hasher as _};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use foldhash::quality::RandomState;
 use parking_lot::Mutex;
 
 use crate::budget::MemoryBudget;
 use crate::evidence::{ALL_EACH_SECOND, CLIENT_EACH_SECOND, DeniedSamples};
+use crate::key_hasher::KeyHasher;
 use crate::names::KeyWithName;
 use crate::seen_request::{SeenClient, SeenRequest};
 use crate::series::Series;
@@ -19,7 +19,7 @@ use crate::tracker::{AskedKeys, CountedKey, KeyTracker};
 /// State that all rules share.
 #[derive(Debug)]
 pub(crate) struct Common {
-    pub(crate) hasher: RandomState,
+    pub(crate) hasher: KeyHasher,
     /// The current time in Unix seconds.
     pub(crate) now: AtomicU32,
     /// How many samples of denied requests may be taken in the current second.
@@ -121,7 +121,7 @@ impl RuleActivity {
 
     #[inline]
     fn add(&self, sort: KeySort, key: &str, weight: u64, client: &impl SeenClient) {
-        let mut hasher = self.common.hasher.build_hasher();
+        let mut hasher = self.common.hasher.build();
         let (keys, is_shared) = match self.own_keys() {
             Some(own) => (own, false),
             None => match &self.common.keys {
@@ -224,6 +224,7 @@ impl RuleActivity {
                 window,
                 now,
                 most,
+                probe: self.common.hasher.probe(),
             };
             let top = sums.as_ref().map(|(keys, sums)| keys.top(sums, &asked));
             let mut top = top.unwrap_or_default();
@@ -237,6 +238,15 @@ impl RuleActivity {
             let now = self.common.now.load(Ordering::Relaxed);
             self.since.store(now, Ordering::Relaxed);
         }
+    }
+
+    /// Forgets its keys, whose hashes are not valid any more.
+    pub(crate) fn forget_keys(&self) {
+        if let Some(own) = self.own.get() {
+            own.clear();
+        }
+        let now = self.common.now.load(Ordering::Relaxed);
+        self.since.store(now, Ordering::Relaxed);
     }
 
     /// Gives it a tracker of its own, if there is memory.

@@ -113,6 +113,24 @@ impl Series {
         }
     }
 
+    /// Begins with counts that were kept, as far as they are not too old and not in the future.
+    pub(crate) fn restore(&mut self, kept: &PartSeries, now: u64, budget: &MemoryBudget) {
+        let seconds = (&mut self.second, &mut self.seconds, &kept.seconds);
+        let minutes = (&mut self.minute, &mut self.minutes, &kept.minutes);
+        let spans = [(now, SECONDS), (now / 60, MINUTES)];
+        for ((current, log, records), (now, most)) in [seconds, minutes].into_iter().zip(spans) {
+            let first = (now + 1).saturating_sub(most);
+            for (number, counts) in records {
+                if *number > current.0 && (first..=now).contains(number) {
+                    if !current.1.is_zero() {
+                        log.push(current.0, &current.1, budget);
+                    }
+                    *current = (*number, *counts);
+                }
+            }
+        }
+    }
+
     /// Whether nothing happened within a day.
     pub(crate) fn is_idle(&self, now: u64) -> bool {
         self.minute.0 + MINUTES < now / 60
@@ -189,6 +207,37 @@ mod tests {
         series.add(500, &allowed(1), &budget);
         assert_eq!(points(&series, 500, 60)[59], 1);
         assert_eq!(points(&series, 1_000, 60).iter().sum::<u64>(), 0);
+    }
+
+    #[test]
+    fn counts_that_were_kept_go_on_in_their_second_and_minute() {
+        let budget = MemoryBudget::new(1 << 20);
+        let mut series = Series::default();
+        for at in [60_000, 60_100, 60_101, 60_101] {
+            series.add(at, &allowed(1), &budget);
+        }
+        let kept = series.part();
+        let restored = |now| {
+            let mut series = Series::default();
+            series.restore(&kept, now, &budget);
+            series
+        };
+        let mut same = restored(60_101);
+        assert_eq!(same.part(), kept);
+        same.add(60_101, &allowed(5), &budget);
+        assert_eq!(points(&same, 60_101, 60)[58..], [1, 7]);
+        assert_eq!(points(&same, 60_101, 301)[5], 8);
+        // Later, the seconds are gone; a day later, all is.
+        let mut later = restored(60_500);
+        later.add(60_500, &allowed(1), &budget);
+        assert_eq!(points(&later, 60_500, 300).iter().sum::<u64>(), 1);
+        assert_eq!(points(&later, 60_500, 3_600).iter().sum::<u64>(), 5);
+        assert_eq!(restored(60_000 + 90_000).part(), PartSeries::default());
+        // By a clock that was set back, what is in the future did not happen.
+        let mut earlier = restored(60_050);
+        assert_eq!(earlier.part().seconds, [(60_000, allowed(1))]);
+        earlier.add(60_050, &allowed(1), &budget);
+        assert_eq!(points(&earlier, 60_050, 60).iter().sum::<u64>(), 2);
     }
 
     #[test]

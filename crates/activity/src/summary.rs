@@ -1,6 +1,7 @@
 //! The keys of a period that is over, or of several, with bounds of their counts.
 
 use crate::distinct::DistinctKeys;
+use crate::distinct_sketch::DistinctSketch;
 
 /// Keys whose count is below this part of a period's weight are left out of its summary.
 const LEAST_PART: u64 = 4_096;
@@ -122,11 +123,15 @@ impl KeySummary {
         at.ok().map(|at| &self.keys[at])
     }
 
-    /// How many distinct keys there were: exact if all are listed.
-    pub(crate) fn distinct(&self) -> u64 {
+    /// The distinct keys: exact if all are listed.
+    pub(crate) fn distinct(&self, probe: u64) -> DistinctSketch {
         match &self.distinct {
-            Some(distinct) => distinct.estimate(),
-            None => self.keys.len() as u64,
+            Some(distinct) => DistinctSketch::of_registers(probe, distinct.registers()),
+            None if self.error == 0 => {
+                DistinctSketch::of_hashes(probe, self.keys.iter().map(|key| key.hash))
+            }
+            // Keys were lost for lack of memory.
+            None => DistinctSketch::at_least(self.keys.len() as u64),
         }
     }
 
@@ -186,7 +191,7 @@ mod tests {
         let cut = summary(&keys, 0, 30_000).cut(true);
         assert!(cut.keys.is_empty(), "none is larger than the others");
         assert_eq!(cut.error, 10);
-        let distinct = cut.distinct();
+        let distinct = cut.distinct(0).count();
         assert!(distinct.abs_diff(3_000) < 150, "{distinct}");
 
         let mut keys = keys[..1_000].to_vec();
@@ -197,6 +202,9 @@ mod tests {
         assert!(cut.get(1).is_none());
 
         let whole = summary(&[(1, 1, 1), (2, 1, 1)], 0, 2).cut(true);
-        assert_eq!((whole.keys.len(), whole.error, whole.distinct()), (2, 0, 2));
+        assert_eq!(
+            (whole.keys.len(), whole.error, whole.distinct(0).count()),
+            (2, 0, 2)
+        );
     }
 }

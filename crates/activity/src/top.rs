@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::distinct_sketch::DistinctSketch;
 use crate::names::KeyName;
 use crate::seen_request::SeenRequest;
 
@@ -47,8 +48,8 @@ pub struct TopKey {
 pub struct TopKeys {
     /// The largest first.
     pub keys: Vec<TopKey>,
-    /// Number of distinct keys that were denied; for a rule without room of its own, a lower bound.
-    pub distinct_denied: u64,
+    /// The distinct keys that were denied; for a rule without room of its own, at least so many.
+    pub distinct_denied: DistinctSketch,
     /// The sum of the counts of all keys.
     pub weight: u64,
     /// The error of the counts: upper bound of the count of an unknown key.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::budget::MemoryBudget;
+use crate::distinct_sketch::DistinctSketch;
 use crate::names::{KeyNames, KeyWithName};
 use crate::seen_request::SeenRequest;
 use crate::shard::{Padded, thread_number};
@@ -251,11 +252,11 @@ impl KeyTracker {
             seen: last_seen(count.hash, named),
         };
         let distinct_denied = if asked.rule.is_none() {
-            denied.distinct()
+            denied.distinct(asked.probe)
         } else {
             let keys = denied.keys.iter();
-            keys.filter(|key| names.get(key.hash).is_some_and(|named| is_asked(&named)))
-                .count() as u64
+            let own = keys.filter(|key| names.get(key.hash).is_some_and(|named| is_asked(&named)));
+            DistinctSketch::at_least(own.count() as u64)
         };
         TopKeys {
             keys: listed.into_iter().map(key).collect(),
@@ -287,4 +288,6 @@ pub(crate) struct AskedKeys<'a> {
     pub(crate) window: KeyWindow,
     pub(crate) now: u64,
     pub(crate) most: usize,
+    /// Of the hasher of the keys.
+    pub(crate) probe: u64,
 }

@@ -19,11 +19,13 @@ pub const MOST_ACTIVITY: usize = 64 << 10;
 const LASTS: u64 = 30_000;
 /// The most instances that are read.
 const MOST_INSTANCES: usize = 256;
+/// How long the seed of the instances lasts after the last of them published, in milliseconds.
+const SEED_LASTS: u64 = 24 * 60 * 60 * 1_000;
 /// How long a reply may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Uses the clock of Redis, because those of the instances may differ. A key of a type that no version uses is
-/// replaced.
+/// replaced, and so is a seed that is none. Returns the seed: the one that is there, else that of the caller.
 const PUBLISH: &str = "
 local found = redis.call('TYPE', KEYS[1]).ok
 if found ~= 'zset' and found ~= 'none' then
@@ -36,7 +38,15 @@ redis.call('ZADD', KEYS[1], now + ARGV[3], ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 redis.call('ZREMRANGEBYRANK', KEYS[1], 0, -ARGV[4] - 1)
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
-return 1
+local seed = ARGV[5]
+if redis.call('TYPE', KEYS[3]).ok == 'string' and redis.call('STRLEN', KEYS[3]) == #seed then
+  local found = redis.call('GET', KEYS[3])
+  if not string.find(found, '%X') then
+    seed = found
+  end
+end
+redis.call('SET', KEYS[3], seed, 'PX', ARGV[6])
+return seed
 ";
 
 const READ: &str = "
@@ -72,29 +82,35 @@ impl ActivityBoard {
         }
     }
 
-    fn key_of(&self, instance: &str) -> String {
-        format!("{}:{instance}", self.index)
+    fn key_of(&self, name: &str) -> String {
+        format!("{}:{name}", self.index)
     }
 
-    /// Publishes the activity of an instance.
+    /// Publishes the activity of an instance. Returns the seed that the instances share, which is `seed` if there was
+    /// none.
     pub(crate) async fn publish(
         &self,
         router: &Router,
         instance: &str,
         bytes: &[u8],
-    ) -> Result<(), StoreError> {
+        seed: u128,
+    ) -> Result<u128, StoreError> {
         let mut command = redis::cmd("EVAL");
         command
             .arg(PUBLISH)
-            .arg(2)
+            .arg(3)
             .arg(&self.index)
             .arg(self.key_of(instance))
+            .arg(self.key_of("seed"))
             .arg(instance)
             .arg(bytes)
             .arg(LASTS)
-            .arg(MOST_INSTANCES);
-        let _: u64 = self.command(router, &command).await?;
-        Ok(())
+            .arg(MOST_INSTANCES)
+            .arg(format!("{seed:032x}"))
+            .arg(SEED_LASTS);
+        let shared: String = self.command(router, &command).await?;
+        // The script returns nothing else.
+        Ok(u128::from_str_radix(&shared, 16).unwrap_or(seed))
     }
 
     /// Reads the activity of the instances other than `own`.

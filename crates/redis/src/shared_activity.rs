@@ -7,10 +7,16 @@ use crate::store::RedisStore;
 
 impl RedisStore {
     /// Publishes the activity of an instance, at most [`MOST_ACTIVITY`](crate::MOST_ACTIVITY) bytes. It lasts for 30
-    /// seconds.
-    pub async fn publish_activity(&self, instance: &str, bytes: &[u8]) -> Result<(), StoreError> {
+    /// seconds. Returns the secret seed that the instances share: that of the first that published, which is `seed` if
+    /// there was none.
+    pub async fn publish_activity(
+        &self,
+        instance: &str,
+        bytes: &[u8],
+        seed: u128,
+    ) -> Result<u128, StoreError> {
         let board = self.activity_board();
-        board.publish(self.router(), instance, bytes).await
+        board.publish(self.router(), instance, bytes, seed).await
     }
 
     /// The published activity of the instances, without that of the caller.

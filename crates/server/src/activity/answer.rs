@@ -92,6 +92,15 @@ impl AnswerParts<'_> {
         own.with_parts(others, (sort, window), most)
     }
 
+    /// The spans of time in which none of the instances counted.
+    fn gaps(&self, span: &SeriesSpan) -> Value {
+        let mut coverage = self.activity.live.coverage();
+        coverage.extend(self.others.iter().map(|other| &other.part.coverage));
+        let gaps = coverage.gaps(span, self.now).into_iter();
+        gaps.map(|(from, to)| json!({"from": from, "to": to}))
+            .collect()
+    }
+
     /// The instances in the answer.
     pub(super) fn instances(&self) -> Value {
         let own = json!({"id": self.activity.instance, "age": 0, "complete": true});
@@ -132,7 +141,11 @@ pub(crate) fn activity_json(
         out.push('}');
     }
     let (changes, instances) = (changes(history, &span), parts.instances());
-    let _ = write!(out, r#","changes":{changes},"instances":{instances}}}"#);
+    let gaps = parts.gaps(&span);
+    let _ = write!(
+        out,
+        r#","gaps":{gaps},"changes":{changes},"instances":{instances}}}"#
+    );
     out
 }
 
@@ -204,7 +217,8 @@ pub(crate) fn keys_json(parts: &AnswerParts<'_>, rule: &str, question: &KeysQues
     };
     let body = json!({
         "keys": top.keys.iter().map(key).collect::<Vec<_>>(),
-        "distinct_denied": top.distinct_denied,
+        "distinct_denied": top.distinct_denied.count(),
+        "distinct_error": top.distinct_denied.error().map(|error| (error * 1_000.0).round() / 1_000.0),
         "total": top.weight,
         "from": top.from,
         "shared": top.is_shared,

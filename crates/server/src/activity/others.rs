@@ -72,10 +72,10 @@ impl ServerActivity {
         parts
     }
 
-    /// Publishes the activity of this instance, for as long as the server runs.
+    /// Publishes the activity of this instance, for as long as the server runs, and follows the seed that the instances
+    /// share, so that distinct keys can be counted together.
     pub(crate) async fn keep_publishing(self: Arc<Self>, redis: RedisStore) {
         loop {
-            tokio::time::sleep(PUBLISH_EVERY).await;
             let activity = Arc::clone(&self);
             let writing = tokio::task::spawn_blocking(move || {
                 activity
@@ -83,12 +83,27 @@ impl ServerActivity {
                     .part(now(), RULES, KEYS, &*activity)
                     .to_bytes(MOST_ACTIVITY)
             });
-            let Ok(bytes) = writing.await else {
-                continue;
-            };
-            if let Err(error) = redis.publish_activity(&self.instance, &bytes).await {
-                tracing::debug!(%error, "activity is not published");
+            if let Ok(bytes) = writing.await {
+                let seed = self.live.seed();
+                match redis.publish_activity(&self.instance, &bytes, seed).await {
+                    Ok(shared) => self.follow_seed(shared),
+                    Err(error) => tracing::debug!(%error, "activity is not published"),
+                }
             }
+            tokio::time::sleep(PUBLISH_EVERY).await;
+        }
+    }
+
+    fn follow_seed(&self, shared: u128) {
+        if shared == self.live.seed() {
+            return;
+        }
+        if self.live.adopt_seed(shared) {
+            tracing::debug!("keys are counted with the seed of the other servers from now on");
+        } else {
+            tracing::debug!(
+                "the seed in Redis was replaced too often; distinct keys are counted apart from the other servers"
+            );
         }
     }
 }
