@@ -9,9 +9,6 @@ import { ago, count, dateTime } from '../format.js';
 import { readStatus } from '../health.js';
 import { attempt, say } from '../messages.js';
 
-// Temporary overrides have rows too, with the version of the rules at the time. Ids of rules have no spaces.
-const OVERRIDE = /^(added|changed|removed) override of /;
-
 export async function showChanges(main, chosen) {
   const [{ history }, status] = await Promise.all([get('rules/history'), readStatus()]);
   const current = status.rules?.version ?? history[0]?.version;
@@ -27,7 +24,8 @@ export async function showChanges(main, chosen) {
   main.querySelector('details[open]')?.scrollIntoView({ block: 'center' });
 
   function changeRow(row, { isCurrent, before, isOpen }) {
-    const isVersion = !row.changes.some((change) => OVERRIDE.test(change));
+    // Temporary overrides have rows too, with the version of the rules at the time.
+    const isVersion = !row.override;
     const diff = el('div', {}, el('p', { class: 'empty' }, 'Loading…'));
     const details = isVersion && el('details', { ontoggle: () => { if (details.open) loadDiff(diff, before, row.version); } }, el('summary', {}, `What version ${row.version} changed`), diff);
     if (details && isOpen) details.open = true;

@@ -15,6 +15,7 @@ use super::ServerActivity;
 use super::clients::newest_decision;
 use super::others::OtherInstance;
 use crate::data_dir::Row;
+use crate::overrides::{OverrideMark, OverrideRow};
 
 /// The parameters of `GET /v1/activity`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,11 +112,11 @@ impl AnswerParts<'_> {
     }
 }
 
-/// The counts of all requests and of the rules with the most denials, and when the rules changed.
+/// The counts of all requests and of the rules with the most denials, and when rules and temporary overrides changed.
 pub(crate) fn activity_json(
     parts: &AnswerParts<'_>,
     question: &ActivityQuestion,
-    history: &[Row],
+    (history, overrides): (&[Row], &[OverrideRow]),
 ) -> String {
     let span = SeriesSpan::ending(parts.now, question.window);
     let mut series = parts.series(&span);
@@ -140,7 +141,7 @@ pub(crate) fn activity_json(
         write_points(&mut out, &series.shared);
         out.push('}');
     }
-    let (changes, instances) = (changes(history, &span), parts.instances());
+    let (changes, instances) = (changes(history, overrides, &span), parts.instances());
     let gaps = parts.gaps(&span);
     let _ = write!(
         out,
@@ -188,13 +189,26 @@ fn write_points(out: &mut String, points: &[OutcomeCounts]) {
     }
 }
 
-/// The changes of rules within a span, the oldest first.
-fn changes(history: &[Row], span: &SeriesSpan) -> Value {
+/// The changes of rules and temporary overrides within a span, the oldest first.
+fn changes(history: &[Row], overrides: &[OverrideRow], span: &SeriesSpan) -> Value {
     let at = |row: &Row| row.at.as_micros() / 1_000_000;
-    let mut rows: Vec<&Row> = history.iter().filter(|row| at(row) >= span.from).collect();
-    rows.sort_by_key(|row| row.at);
-    let row = |row: &&Row| json!({"at": at(row), "version": row.version, "by": row.by});
-    rows.iter().map(row).collect()
+    let rules = history.iter().map(|row| (row, None));
+    let overrides = overrides
+        .iter()
+        .map(|changed| (&changed.row, Some(&changed.mark)));
+    let mut rows: Vec<(&Row, Option<&OverrideMark>)> = rules
+        .chain(overrides)
+        .filter(|(row, _)| at(row) >= span.from)
+        .collect();
+    rows.sort_by_key(|(row, _)| row.at);
+    let written = |(row, mark): &(&Row, Option<&OverrideMark>)| {
+        let mut change = json!({"at": at(row), "version": row.version, "by": row.by});
+        if let Some(mark) = mark {
+            change["override"] = json!(mark);
+        }
+        change
+    };
+    rows.iter().map(written).collect()
 }
 
 /// The most keys of this instance that are taken into account.

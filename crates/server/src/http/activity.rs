@@ -37,6 +37,9 @@ pub(super) async fn current(
         .changes
         .of(admin.book.version(), admin.book.history())
         .await;
+    let overrides = admin
+        .overrides
+        .rows_since(now().saturating_sub(question.window + 60));
     let others = others(admin, activity, question.is_own).await;
     let (activity, rules) = (Arc::clone(activity), admin.gate.rules());
     // An answer with many rules takes some milliseconds.
@@ -47,7 +50,7 @@ pub(super) async fn current(
             others: &others,
             now: now(),
         };
-        activity_json(&parts, &question, &history)
+        activity_json(&parts, &question, (&history, &overrides))
     });
     writing.await.unwrap_or_default()
 }

@@ -46,8 +46,8 @@ fn written(row: &Row) -> Value {
 
 fn written_in_history(row: &HistoryRow) -> Value {
     let mut written = written(&row.row);
-    if row.is_override {
-        written["override"] = json!(true);
+    if let Some(mark) = &row.mark {
+        written["override"] = json!(mark);
     }
     written
 }

@@ -3,7 +3,7 @@
 use tidegate::rules::OverrideKey;
 use tidegate::{Micros, Timestamp};
 
-use super::kept::{KeptOverride, KeptOverrides};
+use super::kept::{ChangeOfOverride, KeptOverride, KeptOverrides, OverrideMark, OverrideRow};
 use crate::data_dir::{DataDirError, Row};
 use crate::seconds::date_time;
 use crate::shared_document::SharedChangeError;
@@ -100,7 +100,7 @@ impl KeptOverrides {
         history: usize,
     ) -> Result<Option<Self>, OverrideError> {
         let mut next = self.clone();
-        let row = match change {
+        let mark = match change {
             OverrideChange::Put { new, named } => Some(next.put(new, named, changed.at)?),
             OverrideChange::Remove { rule, named } => Some(next.remove(rule, named)?),
             OverrideChange::RemoveEnded => {
@@ -111,14 +111,14 @@ impl KeptOverrides {
                 None
             }
         };
-        if let Some(row) = row {
+        if let Some(mark) = mark {
             let row = Row {
                 version: changed.version,
                 at: changed.at,
                 by: changed.by.clone(),
-                changes: vec![row],
+                changes: vec![mark.text.clone()],
             };
-            next.rows.insert(0, row);
+            next.rows.insert(0, OverrideRow { row, mark });
             next.rows.truncate(history.max(1));
         }
         let is_larger = next.overrides.len() > self.overrides.len();
@@ -133,13 +133,13 @@ impl KeptOverrides {
         new: &KeptOverride,
         named: &MeantKey,
         now: Timestamp,
-    ) -> Result<String, OverrideError> {
+    ) -> Result<OverrideMark, OverrideError> {
         let is_same = |one: &KeptOverride| one.rule == new.rule && named.is_for(&one.grant.key);
         let is_changed = |one: &KeptOverride| is_same(one) && one.is_live(now);
-        let verb = if self.overrides.iter().any(is_changed) {
-            "changed"
+        let (what, verb) = if self.overrides.iter().any(is_changed) {
+            (ChangeOfOverride::Changed, "changed")
         } else {
-            "added"
+            (ChangeOfOverride::Added, "added")
         };
         self.overrides.retain(|one| !is_same(one));
         let is_counted = |one: &&KeptOverride| one.rule == new.rule && one.is_live(now);
@@ -149,23 +149,34 @@ impl KeptOverrides {
         self.overrides.push(new.clone());
         let reason = new.reason.as_deref();
         let because = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
-        Ok(format!(
-            "{verb} override of {} for {}: {} until {}{because}",
+        let key = shortened(&new.grant.key.text());
+        let text = format!(
+            "{verb} override of {} for {key}: {} until {}{because}",
             new.rule,
-            shortened(&new.grant.key.text()),
             new.grant.limit,
             date_time(new.grant.expires_at),
-        ))
+        );
+        Ok(OverrideMark {
+            rule: new.rule.clone(),
+            key,
+            what,
+            text,
+        })
     }
 
-    fn remove(&mut self, rule: &str, named: &MeantKey) -> Result<String, OverrideError> {
+    fn remove(&mut self, rule: &str, named: &MeantKey) -> Result<OverrideMark, OverrideError> {
         let is_meant = |one: &KeptOverride| one.rule == rule && named.is_for(&one.grant.key);
         let Some(found) = self.overrides.iter().find(|one| is_meant(one)) else {
             return Err(OverrideError::NoSuchOverride(rule.to_owned()));
         };
         let key = shortened(&found.grant.key.text());
         self.overrides.retain(|one| !is_meant(one));
-        Ok(format!("removed override of {rule} for {key}"))
+        Ok(OverrideMark {
+            rule: rule.to_owned(),
+            text: format!("removed override of {rule} for {key}"),
+            key,
+            what: ChangeOfOverride::Removed,
+        })
     }
 }
 

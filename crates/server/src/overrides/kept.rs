@@ -14,7 +14,35 @@ pub(crate) struct KeptOverrides {
     /// In the order in which they were made.
     pub(super) overrides: Vec<KeptOverride>,
     /// Newest first.
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<OverrideRow>,
+}
+
+/// A change of a temporary override. The version of its row is that of the rules in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OverrideRow {
+    #[serde(flatten)]
+    pub(crate) row: Row,
+    #[serde(rename = "override")]
+    pub(crate) mark: OverrideMark,
+}
+
+/// Which override was changed, and how.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OverrideMark {
+    pub(crate) rule: String,
+    /// As the text shows it. Never has the value of a secret attribute.
+    pub(crate) key: String,
+    pub(crate) what: ChangeOfOverride,
+    pub(crate) text: String,
+}
+
+/// What became of an override.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ChangeOfOverride {
+    Added,
+    Changed,
+    Removed,
 }
 
 /// A temporary override with its author.
@@ -139,11 +167,19 @@ mod tests {
                     at,
                 })
                 .collect(),
-            rows: vec![Row {
-                version: 7,
-                at,
-                by: "ops".to_owned(),
-                changes: vec!["added".to_owned()],
+            rows: vec![OverrideRow {
+                row: Row {
+                    version: 7,
+                    at,
+                    by: "ops".to_owned(),
+                    changes: vec!["added".to_owned()],
+                },
+                mark: OverrideMark {
+                    rule: "per-user".to_owned(),
+                    key: "u1".to_owned(),
+                    what: ChangeOfOverride::Added,
+                    text: "added".to_owned(),
+                },
             }],
         };
         assert_eq!(

@@ -8,7 +8,7 @@ mod change;
 mod kept;
 
 pub(crate) use change::{ChangedBy, MeantKey, OverrideChange, OverrideError};
-pub(crate) use kept::{KeptOverride, KeptOverrides};
+pub(crate) use kept::{KeptOverride, KeptOverrides, OverrideMark, OverrideRow};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,8 +50,8 @@ pub(crate) struct OverrideBook {
 #[derive(Debug)]
 pub(crate) struct HistoryRow {
     pub(crate) row: Row,
-    /// Whether a temporary override was changed; then its version is that of the rules in force.
-    pub(crate) is_override: bool,
+    /// The temporary override that was changed, if it is not a change of the rules.
+    pub(crate) mark: Option<OverrideMark>,
 }
 
 impl OverrideBook {
@@ -98,21 +98,26 @@ impl OverrideBook {
     pub(crate) fn with_rows(&self, rules: Vec<Row>) -> Vec<HistoryRow> {
         let mut rows = Vec::with_capacity(rules.len());
         let kept = self.kept();
-        let of_override = |row: &Row| HistoryRow {
-            row: row.clone(),
-            is_override: true,
+        let of_override = |changed: &OverrideRow| HistoryRow {
+            row: changed.row.clone(),
+            mark: Some(changed.mark.clone()),
         };
         let mut overrides = kept.rows.iter().peekable();
         for row in rules {
             // Of two at the same time, the override is later: it was made by the rules of that version.
-            while let Some(newer) = overrides.next_if(|next| next.at >= row.at) {
+            while let Some(newer) = overrides.next_if(|next| next.row.at >= row.at) {
                 rows.push(of_override(newer));
             }
-            let is_override = false;
-            rows.push(HistoryRow { row, is_override });
+            rows.push(HistoryRow { row, mark: None });
         }
         rows.extend(overrides.map(of_override));
         rows
+    }
+
+    /// The changes of overrides since a time, in Unix seconds, newest first.
+    pub(crate) fn rows_since(&self, from: u64) -> Vec<OverrideRow> {
+        let is_meant = |changed: &&OverrideRow| changed.row.at >= Timestamp::from_seconds(from);
+        self.kept().rows.iter().filter(is_meant).cloned().collect()
     }
 
     pub(crate) fn register_metrics(&self, registry: &mut Registry) {
@@ -220,7 +225,7 @@ impl OverrideBook {
             if let Some(row) = next.rows.first().filter(|_| change.has_row()) {
                 tracing::info!(
                     by = changed.by,
-                    changes = row.changes.join(", "),
+                    changes = row.mark.text,
                     "the temporary overrides were changed"
                 );
             }

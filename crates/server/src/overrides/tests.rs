@@ -6,6 +6,7 @@ use tidegate::rules::{OverrideKey, RuleSet, TemporaryOverride};
 use tidegate::{Attributes, MemoryStore, Micros};
 
 use super::change::MOST_PER_RULE;
+use super::kept::ChangeOfOverride;
 use super::*;
 
 const START: Timestamp = Timestamp::from_seconds(1_794_770_000);
@@ -175,7 +176,7 @@ async fn a_rule_may_have_a_thousand_and_the_history_is_bounded() {
             .unwrap();
     }
     assert_eq!(book.kept().rows.len(), 5);
-    assert!(book.kept().rows[0].changes[0].starts_with("changed override"));
+    assert_eq!(book.kept().rows[0].mark.what, ChangeOfOverride::Changed);
     book.change(&gate, &put(one("more", 90)), &at(60))
         .await
         .unwrap();
@@ -195,7 +196,17 @@ fn rows_of_rules_and_overrides_are_one_history() {
         changes: Vec::new(),
     };
     let book = OverrideBook::open(None, None, 10);
-    let rows = vec![row(9, 50), row(2, 20), row(1, 5)];
+    let mark = OverrideMark {
+        rule: "a".to_owned(),
+        key: "u1".to_owned(),
+        what: ChangeOfOverride::Added,
+        text: String::new(),
+    };
+    let changed = |version, seconds| OverrideRow {
+        row: row(version, seconds),
+        mark: mark.clone(),
+    };
+    let rows = vec![changed(9, 50), changed(2, 20), changed(1, 5)];
     let kept = KeptOverrides {
         overrides: Vec::new(),
         rows,
@@ -204,9 +215,9 @@ fn rows_of_rules_and_overrides_are_one_history() {
     let merged = book.with_rows(vec![row(3, 30), row(2, 20), row(1, 10)]);
     let merged: Vec<(u64, u64, bool)> = merged
         .iter()
-        .map(|HistoryRow { row, is_override }| {
+        .map(|HistoryRow { row, mark }| {
             let seconds = row.at.since(START).get() / 1_000_000;
-            (row.version, seconds, *is_override)
+            (row.version, seconds, mark.is_some())
         })
         .collect();
     assert_eq!(

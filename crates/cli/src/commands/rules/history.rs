@@ -42,7 +42,7 @@ pub(super) fn run(args: &HistoryArgs, client: &ApiClient, json: bool) -> anyhow:
 
 /// Whether a row is of a temporary override. It has the version of the rules at the time.
 fn is_override(row: &Value) -> bool {
-    row["override"] == true
+    row["override"].is_object()
 }
 
 /// The diff of a row; `None` if it changed no rule, or if one of the two versions is not kept.
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn no_value_forges_a_line_of_the_history() {
-        let row = json!({"version": 9, "at": "2026-11-14T09:00:00Z", "by": "a\nversion 10", "override": true,
+        let row = json!({"version": 9, "at": "2026-11-14T09:00:00Z", "by": "a\nversion 10", "override": {"rule": "r", "key": "k", "what": "added", "text": "t"},
             "changes": ["added override of a for u1: blocked (x)\nversion 8  2026-11-14T09:00:00Z  root"]});
         let text = with_diff(&row, None);
         assert_eq!(text.matches('\n').count(), 2, "{text}");
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_change_of_an_override_has_no_diff() {
-        let row = json!({"version": 9, "at": "2026-11-14T09:00:00Z", "by": "ops", "override": true,
+        let row = json!({"version": 9, "at": "2026-11-14T09:00:00Z", "by": "ops", "override": {"rule": "r", "key": "k", "what": "added", "text": "t"},
             "changes": ["removed override of a for u1"]});
         let text = with_diff(&row, None);
         let text = anstream::adapter::strip_str(&text).to_string();

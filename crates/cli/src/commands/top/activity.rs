@@ -49,11 +49,13 @@ pub(super) struct ShownActivity {
     pub(super) until: f64,
     /// The length of one count, in seconds.
     step: f64,
+    /// Of each count, whether no server counted then: it was not running.
+    pub(super) gaps: Vec<bool>,
     pub(super) total: OutcomeSeries,
     pub(super) rules: Vec<ShownRule>,
     /// How many rules the answer leaves out: those with the least to show.
     pub(super) left_out: u64,
-    /// The last change of the rules within the window.
+    /// The last change of the rules, or of a temporary override, within the window.
     pub(super) last_change: Option<String>,
     /// The age of each instance's report, in seconds.
     pub(super) ages: Vec<f64>,
@@ -65,7 +67,15 @@ impl ShownActivity {
         let step = value["step"].as_f64().unwrap_or(1.0);
         let from = value["from"].as_f64().unwrap_or(0.0);
         #[expect(clippy::cast_precision_loss, reason = "a list of at most 1,440 counts")]
-        let until = from + step * total.allowed.len() as f64;
+        let begin = |index: usize| from + step * index as f64;
+        let spans = value["gaps"].as_array().into_iter().flatten();
+        let spans: Vec<_> = spans
+            .filter_map(|gap| Some((gap["from"].as_f64()?, gap["to"].as_f64()?)))
+            .collect();
+        let is_gap = |index: usize| {
+            let mut spans = spans.iter();
+            spans.any(|(from, to)| *from <= begin(index) && *to >= begin(index + 1))
+        };
         let rule = |rule: &Value| ShownRule {
             rule: rule["rule"].as_str().unwrap_or_default().to_owned(),
             outcomes: OutcomeSeries::from_json(rule),
@@ -73,8 +83,9 @@ impl ShownActivity {
         let list = |name: &str| value[name].as_array().into_iter().flatten();
         let age = |instance: &Value| instance["age"].as_f64().unwrap_or(0.0);
         Self {
-            until,
+            until: begin(total.allowed.len()),
             step,
+            gaps: (0..total.allowed.len()).map(is_gap).collect(),
             rules: list("rules").map(rule).collect(),
             left_out: value["rules_left_out"].as_u64().unwrap_or(0),
             last_change: list("changes").last().map(change_text),
@@ -83,13 +94,20 @@ impl ShownActivity {
         }
     }
 
-    /// Events per second, over the whole window.
+    /// Events per second, over the whole window without its gaps.
     #[expect(clippy::cast_precision_loss, reason = "it is shown with three digits")]
     pub(super) fn rate(&self, counts: &[u64]) -> f64 {
-        if counts.is_empty() {
+        let gaps = self.gaps.iter().filter(|is_gap| **is_gap).count();
+        let counted = counts.len().saturating_sub(gaps);
+        if counted == 0 {
             return 0.0;
         }
-        counts.iter().sum::<u64>() as f64 / (counts.len() as f64 * self.step)
+        counts.iter().sum::<u64>() as f64 / (counted as f64 * self.step)
+    }
+
+    /// Counts as a line of bars.
+    pub(super) fn bars(&self, counts: &[u64], width: usize) -> String {
+        sparkline(counts, &self.gaps, width)
     }
 
     /// The rules in the order in which they are shown.
@@ -106,9 +124,15 @@ impl ShownActivity {
     }
 }
 
-/// `version 5 by ops`.
+/// `version 5 by ops`, or `override of per-user added by ops`.
 fn change_text(change: &Value) -> String {
-    let by = escaped(change["by"].as_str().unwrap_or("?")).into_owned();
+    let text = |value: &Value| escaped(value.as_str().unwrap_or("?")).into_owned();
+    let by = text(&change["by"]);
+    let changed = &change["override"];
+    if changed.is_object() {
+        let (rule, what) = (text(&changed["rule"]), text(&changed["what"]));
+        return format!("override of {rule} {what} by {by}");
+    }
     match change["version"].as_u64() {
         Some(version) => format!("version {version} by {by}"),
         None => format!("by {by}"),
@@ -194,27 +218,32 @@ pub(super) fn rate_text(rate: f64) -> String {
     grouped(whole)
 }
 
-/// Counts as a line of bars, the newest at the right; blank where nothing happened.
+/// Counts as a line of bars, the newest at the right; blank where nothing happened, and a dot where nothing was counted.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "bars have eight heights"
 )]
-pub(super) fn sparkline(counts: &[u64], width: usize) -> String {
+fn sparkline(counts: &[u64], gaps: &[bool], width: usize) -> String {
     const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let columns = counts.len().min(width);
+    let is_gap = |index: usize| gaps.get(index).copied().unwrap_or(false);
     let mean = |column: usize| {
         let begin = column * counts.len() / columns;
         let end = (column + 1) * counts.len() / columns;
-        let part = &counts[begin..end];
-        part.iter().sum::<u64>() as f64 / part.len() as f64
+        let counted = (begin..end).filter(|index| !is_gap(*index));
+        let (sum, count) = counted.fold((0, 0), |(sum, count), index| {
+            (counts[index].saturating_add(sum), count + 1)
+        });
+        (count > 0).then(|| sum as f64 / f64::from(count))
     };
-    let means: Vec<f64> = (0..columns).map(mean).collect();
-    let most = means.iter().copied().fold(0.0, f64::max);
-    let bar = |mean: &f64| match mean / most {
-        part if part > 0.0 => BARS[((part * 8.0).ceil() as usize).min(8)],
-        _ => ' ',
+    let means: Vec<Option<f64>> = (0..columns).map(mean).collect();
+    let most = means.iter().copied().flatten().fold(0.0, f64::max);
+    let bar = |mean: &Option<f64>| match mean.map(|mean| mean / most) {
+        Some(part) if part > 0.0 => BARS[((part * 8.0).ceil() as usize).min(8)],
+        Some(_) => ' ',
+        None => '·',
     };
     let bars: String = means.iter().map(bar).collect();
     format!("{bars:>width$}")
@@ -253,9 +282,38 @@ mod tests {
             (&[u64::MAX / 4, 1],    2, "█▁"),
         ];
         for (counts, width, bars) in table {
-            assert_eq!(sparkline(counts, width), bars, "{counts:?}");
+            assert_eq!(sparkline(counts, &[], width), bars, "{counts:?}");
         }
-        assert_eq!(sparkline(&[1], 0), "");
+        assert_eq!(sparkline(&[1], &[], 0), "");
+    }
+
+    #[test]
+    fn a_gap_is_neither_drawn_as_zero_nor_part_of_a_rate() {
+        let answer = json!({
+            "from": 600, "step": 60,
+            "total": {"allowed": [0, 0, 30, 0, 0, 0, 0, 60]},
+            "gaps": [{"from": 600, "to": 700}, {"from": 830, "to": 1_020}],
+        });
+        let activity = ShownActivity::from_json(&answer);
+        assert_eq!(activity.bars(&activity.total.allowed, 8), "· ▄ ·· █");
+        // A column with counts and a gap has the counts.
+        assert_eq!(activity.bars(&activity.total.allowed, 4), " ▄·█");
+        let rate = activity.rate(&activity.total.allowed);
+        assert!((rate - 90.0 / 300.0).abs() < 1e-9, "{rate}");
+    }
+
+    #[test]
+    fn changes_of_rules_and_of_overrides_are_named() {
+        let mark = json!({"rule": "r\n", "key": "u1", "what": "added", "text": "t"});
+        for (change, text) in [
+            (json!({"version": 5, "by": "ops"}), "version 5 by ops"),
+            (
+                json!({"version": 5, "by": "ops", "override": mark}),
+                "override of r\\n added by ops",
+            ),
+        ] {
+            assert_eq!(change_text(&change), text);
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tidegate::printable::escaped;
 use tidegate::{Clock as _, SystemClock};
 
 use super::Choice as _;
-use super::activity::{ShownKey, ShownKeys, ShownRule, rate_text, sparkline};
+use super::activity::{ShownKey, ShownKeys, ShownRule, rate_text};
 use super::state::{TopPage, TopState};
 use crate::output::{counted, grouped};
 use crate::times::{self, whole_seconds};
@@ -107,7 +107,7 @@ fn draw_head(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
         Line::styled(text, state.colour(Color::Yellow))
     } else {
         let change = activity.last_change.as_ref();
-        let change = change.map(|change| format!("  rules changed: {change}"));
+        let change = change.map(|change| format!("  changed: {change}"));
         Line::from(vec![
             Span::styled(" live", state.colour(Color::Green)),
             Span::styled(change.unwrap_or_default(), state.colour(Color::Yellow)),
@@ -128,7 +128,7 @@ fn draw_total(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
         let rate = rate_text(activity.rate(counts));
         Line::from(vec![
             Span::raw(format!(" {name:<9}{rate:>9}/s  ")),
-            Span::styled(sparkline(counts, width), state.colour(colour)),
+            Span::styled(activity.bars(counts, width), state.colour(colour)),
         ])
     };
     let lines = vec![
@@ -155,7 +155,7 @@ fn draw_rules(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
             number(&outcomes.denied).style(denied),
             number(&outcomes.shadow_denied),
             number(&outcomes.degraded),
-            Cell::from(sparkline(&outcomes.denied, usize::from(BARS))).style(denied),
+            Cell::from(activity.bars(&outcomes.denied, usize::from(BARS))).style(denied),
         ])
     };
     let headings = ["ALLOWED/S", "DENIED/S", "SHADOW/S", "DEGRADED/S"];

@@ -185,7 +185,7 @@ fn diff_ends_with_one_when_there_are_differences() {
 const DIFF: &str = r#"{"from": 3, "to": 5, "added": [], "removed": [], "changed": [{}], "order": null,
     "text": "--- version 3\n+++ version 5\n@@ -1,2 +1,2 @@ rule a\n rules:\n-  old\n+  new\n"}"#;
 const HISTORY: &str = r#"{"history": [
-    {"version": 5, "at": "2026-11-16T01:28:00Z", "by": "ops", "changes": ["added a temporary override"], "override": true},
+    {"version": 5, "at": "2026-11-16T01:28:00Z", "by": "ops", "changes": ["added a temporary override"], "override": {"rule": "r", "key": "k", "what": "added", "text": "added a temporary override"}},
     {"version": 5, "at": "2026-11-16T01:27:00Z", "by": "\u001b[2Jops", "changes": ["changed a"]},
     {"version": 3, "at": "2026-11-16T01:26:00Z", "by": "ops", "changes": ["added a"]}]}"#;
 

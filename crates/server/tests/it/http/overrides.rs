@@ -178,7 +178,9 @@ fn they_live_over_a_restart_and_rules_do_not_touch_them() {
         .map(|row| {
             let change = row["changes"][0].as_str().unwrap();
             let is_override = change.contains("override");
-            assert_eq!(row.get("override"), is_override.then_some(&json!(true)));
+            let mark =
+                json!({"rule": "a", "key": "u1", "what": change.split(' ').next(), "text": change});
+            assert_eq!(row.get("override"), is_override.then_some(&mark));
             (row["version"].as_u64().unwrap(), change.to_owned())
         })
         .collect();
