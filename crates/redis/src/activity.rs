@@ -177,6 +177,6 @@ impl ActivityBoard {
 }
 
 /// Whether a name can be that of an instance: eight hexadecimal digits.
-fn is_instance(name: &str) -> bool {
+pub fn is_instance(name: &str) -> bool {
     name.len() == 8 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -61,7 +61,7 @@ mod store;
 mod url;
 mod wire;
 
-pub use activity::{MOST_ACTIVITY, PublishedActivity};
+pub use activity::{MOST_ACTIVITY, PublishedActivity, is_instance};
 pub use damage::Damage;
 pub use document::{RedisDocument, Written};
 pub use health::{Breaker, Health};

@@ -96,7 +96,7 @@ impl Admin {
         } = opened;
         let digest = Arc::new(digest_secret::open(config, data.as_deref()));
         let metrics = Arc::new(Metrics::new());
-        let activity = ServerActivity::new(config, &digest).map(Arc::new);
+        let activity = ServerActivity::new(config, &digest, data.as_ref()).map(Arc::new);
         let key_secret = config.key_secret.as_ref();
         let observer = DecisionObserver::new(Arc::clone(&metrics), key_secret, activity.clone());
         let observer = Arc::new(observer.with_exchanges(sinks.is_any()));

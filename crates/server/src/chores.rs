@@ -27,6 +27,9 @@ const RETURN_ROUNDS: u32 = 3;
 /// How often temporary overrides that have ended are removed.
 const REMOVE_EVERY: Duration = Duration::from_secs(30);
 
+/// How often the history of activity is written.
+const WRITE_EVERY: Duration = Duration::from_mins(1);
+
 /// How often the memory for states is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -245,6 +248,22 @@ pub(crate) async fn watch_memory(store: ServerStore) {
 pub(crate) async fn publish_activity(activity: Option<Arc<ServerActivity>>, store: ServerStore) {
     if let (Some(activity), Some(redis)) = (activity, store.redis()) {
         activity.keep_publishing(redis.clone()).await;
+    }
+}
+
+/// Writes the history of activity once a minute.
+pub(crate) async fn keep_history(activity: Option<Arc<ServerActivity>>, gate: Arc<Gate>) {
+    while activity.is_some() {
+        tokio::time::sleep(WRITE_EVERY).await;
+        write_history(activity.clone(), &gate).await;
+    }
+}
+
+/// Writes the history of activity, and waits until that is done.
+pub(crate) async fn write_history(activity: Option<Arc<ServerActivity>>, gate: &Gate) {
+    if let Some(activity) = activity {
+        let rules = gate.rules();
+        let _ = tokio::task::spawn_blocking(move || activity.write_history(&rules)).await;
     }
 }
 

@@ -10,8 +10,9 @@ use tokio::task::JoinHandle;
 
 use crate::admin::Admin;
 use crate::chores::{
-    follow_clients, follow_rules, keep_counters, publish_activity, remove_ended_overrides,
-    return_memory, sample_activity, watch_memory, write_counters,
+    follow_clients, follow_rules, keep_counters, keep_history, publish_activity,
+    remove_ended_overrides, return_memory, sample_activity, watch_memory, write_counters,
+    write_history,
 };
 use crate::config::Config;
 use crate::data_dir::running;
@@ -71,6 +72,7 @@ impl Service {
         // Kept until here, so that held permits are released.
         drop(self.threads);
         write_counters(&admin).await;
+        write_history(admin.activity.clone(), &admin.gate).await;
         tracing::info!("shut down");
     }
 
@@ -99,6 +101,7 @@ impl Service {
             tokio::spawn(check_upstreams(Arc::clone(admin))),
             tokio::spawn(return_memory()),
             tokio::spawn(sample_activity(admin.activity.clone(), Arc::clone(gate))),
+            tokio::spawn(keep_history(admin.activity.clone(), Arc::clone(gate))),
             tokio::spawn(publish_activity(
                 admin.activity.clone(),
                 admin.store.clone(),

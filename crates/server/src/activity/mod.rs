@@ -1,10 +1,12 @@
 //! Live activity of this server: the decisions that the gate's observer reports, counted in `tidegate_activity`.
 //!
 //! `answer.rs` and `clients.rs` write the answers of the API, `others.rs` exchanges activity with the instances that
-//! share a Redis, `seen.rs` makes what is kept of a decision: secret values are shown only as digests.
+//! share a Redis, `history.rs` keeps counts across restarts, `seen.rs` makes what is kept of a decision: secret values
+//! are shown only as digests.
 
 mod answer;
 mod clients;
+mod history;
 mod kept;
 mod others;
 mod seen;
@@ -24,6 +26,8 @@ use tidegate::{Clock as _, SystemClock};
 use tidegate_activity::{ActivitySettings, LiveActivity, OutcomeCounts, RuleActivity};
 
 use crate::config::{ActivityMode, Config};
+use crate::data_dir::LockedDir;
+use history::HistoryFile;
 use kept::{KeptEvents, KeptHistory};
 use others::KeptParts;
 use seen::SeenDecision;
@@ -37,6 +41,10 @@ pub(crate) struct ServerActivity {
     pub(crate) events: KeptEvents,
     pub(crate) changes: KeptHistory,
     parts: KeptParts,
+    /// Where counts are kept across restarts, if they are.
+    history: Option<HistoryFile>,
+    /// The instance whose history this one continues. Its part may still be in Redis.
+    earlier: Option<String>,
     is_anonymous: bool,
     settings: RuleSettings,
     digest: Arc<ValueDigest>,
@@ -79,8 +87,12 @@ impl RequestOutcome {
 }
 
 impl ServerActivity {
-    /// None if it is off.
-    pub(crate) fn new(config: &Config, digest: &Arc<ValueDigest>) -> Option<Self> {
+    /// The activity of a server, which continues the history in the data directory. None if it is off.
+    pub(crate) fn new(
+        config: &Config,
+        digest: &Arc<ValueDigest>,
+        data: Option<&Arc<LockedDir>>,
+    ) -> Option<Self> {
         if config.activity == ActivityMode::Off {
             return None;
         }
@@ -88,12 +100,17 @@ impl ServerActivity {
             memory: config.activity_memory,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
         };
+        let now = now();
+        let live = LiveActivity::new(&settings, now);
+        let earlier = data.and_then(|data| history::restore(data, &live, now));
         Some(Self {
-            live: LiveActivity::new(&settings, now()),
+            live,
             instance: random_id(),
             events: KeptEvents::default(),
             changes: KeptHistory::default(),
             parts: KeptParts::default(),
+            history: data.and_then(HistoryFile::new),
+            earlier,
             is_anonymous: config.activity == ActivityMode::Anonymous,
             settings: config.rule_settings.clone(),
             digest: Arc::clone(digest),
@@ -110,6 +127,14 @@ impl ServerActivity {
             degraded: u64::from(request.is_degraded),
             cost: if is_allowed { request.cost } else { 0 },
         });
+    }
+
+    /// Writes the history to the data directory, if there is one. Waits for the disk.
+    pub(crate) fn write_history(&self, rules: &RulesInForce) {
+        if let Some(history) = &self.history {
+            self.sample(rules);
+            history.write(&self.live, &self.instance);
+        }
     }
 
     /// Reads the counters of the rules in force.

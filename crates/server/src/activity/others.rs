@@ -75,7 +75,14 @@ impl ServerActivity {
     /// Publishes the activity of this instance, for as long as the server runs, and follows the seed that the instances
     /// share, so that distinct keys can be counted together.
     pub(crate) async fn keep_publishing(self: Arc<Self>, redis: RedisStore) {
+        let mut earlier = self.earlier.as_deref();
         loop {
+            // What a killed process published would count twice.
+            if let Some(instance) = earlier
+                && redis.withdraw_activity(instance).await.is_ok()
+            {
+                earlier = None;
+            }
             let activity = Arc::clone(&self);
             let writing = tokio::task::spawn_blocking(move || {
                 activity
