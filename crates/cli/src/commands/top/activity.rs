@@ -292,7 +292,7 @@ mod tests {
         let answer = json!({
             "from": 600, "step": 60,
             "total": {"allowed": [0, 0, 30, 0, 0, 0, 0, 60]},
-            "gaps": [{"from": 600, "to": 700}, {"from": 830, "to": 1_020}],
+            "gaps": [{"from": 600, "to": 700}, {"from": 830, "to": 1_000}],
         });
         let activity = ShownActivity::from_json(&answer);
         assert_eq!(activity.bars(&activity.total.allowed, 8), "· ▄ ·· █");
@@ -309,7 +309,7 @@ mod tests {
             (json!({"version": 5, "by": "ops"}), "version 5 by ops"),
             (
                 json!({"version": 5, "by": "ops", "override": mark}),
-                "override of r\\n added by ops",
+                "override of r\\u{a} added by ops",
             ),
         ] {
             assert_eq!(change_text(&change), text);

@@ -2,6 +2,8 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate_testkit::wait_until;
@@ -308,6 +310,115 @@ fn what_cannot_be_asked_is_refused() {
             .detail();
         assert!(detail.contains("activity: off"), "{detail}");
     }
+}
+
+#[test]
+fn counts_survive_a_restart_and_the_time_between_is_a_gap() {
+    let folder = TestFolder::new();
+    let server = serve(&folder);
+    for _ in 0..5 {
+        check(
+            &server,
+            &json!({"path": "/v1/a", "user_id": "u-secret-name"}),
+        );
+    }
+    let before = get(&server, "/v1/activity?window=24h");
+    assert_eq!(sums(&before["total"])[..2], [3, 2]);
+    let first_gap = |activity: &Value| activity["gaps"][0].clone();
+    // It was not running before.
+    assert_eq!(first_gap(&before)["from"], before["from"]);
+    assert_eq!(before["gaps"].as_array().unwrap().len(), 1);
+    server.stop();
+    let file = folder.path("data/activity");
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let bytes = std::fs::read(&file).unwrap();
+    assert!(!String::from_utf8_lossy(&bytes).contains("secret-name"));
+    // Time in which no server runs: shorter gaps are not shown.
+    std::thread::sleep(Duration::from_millis(4_100));
+
+    let server = serve(&folder);
+    check(&server, &json!({"path": "/v1/a", "user_id": "u2"})).with_status(200);
+    for window in ["5m", "24h"] {
+        let after = get(&server, &format!("/v1/activity?window={window}"));
+        assert_eq!(sums(&after["total"])[..2], [4, 2], "{window}");
+        assert_eq!(sums(rule(&after, "per-user"))[..2], [4, 2], "{window}");
+        assert_eq!(first_gap(&after)["to"], first_gap(&before)["to"]);
+        let gaps = after["gaps"].as_array().unwrap();
+        assert_eq!(gaps.len(), 2, "{gaps:?}");
+        let (from, to) = (gaps[1]["from"].as_u64(), gaps[1]["to"].as_u64());
+        assert!((2..60).contains(&(to.unwrap() - from.unwrap())), "{gaps:?}");
+    }
+    let mut events = Events::open(&server, "?window=5m");
+    assert_eq!(events.next()["gaps"].as_array().unwrap().len(), 2);
+    drop(events);
+    server.stop();
+
+    // Off: neither read nor written.
+    let kept = std::fs::read(&file).unwrap();
+    let off = folder.serve_with(&["--rules", "rules.yaml"], &[("TIDEGATE_ACTIVITY", "off")]);
+    off.stop();
+    assert_eq!(std::fs::read(&file).unwrap(), kept);
+
+    // A damaged file is set aside.
+    std::fs::write(&file, &kept[..kept.len() - 1]).unwrap();
+    let server = serve(&folder);
+    let log = server.log.wait_for("the history of activity begins again");
+    assert!(log.contains("activity.corrupt"), "{log}");
+    assert_eq!(sums(&get(&server, "/v1/activity")["total"]), [0; 6]);
+}
+
+#[test]
+fn changes_of_temporary_overrides_are_marks_and_show_no_secret() {
+    let folder = TestFolder::new();
+    let server = serve(&folder);
+    let secret = "sk-live-0123456789abcdef";
+    let put = |rule: &str, key: &str, limit: &str| {
+        let body = json!({"key": key, "limit": limit, "for": "1h", "reason": "launch"});
+        let call = format!("POST /v1/rules/{rule}/overrides");
+        server.ask(&call, &body.to_string()).with_status(201).json()
+    };
+    let first = put("per-user", "u1", "5/hour");
+    put("per-user", "u1", "unlimited");
+    let digest = put("per-key", secret, "blocked");
+    server
+        .ask("DELETE /v1/rules/per-user/overrides/u1", "")
+        .with_status(204);
+    let reply = server.ask("GET /v1/activity", "").with_status(200);
+    assert!(!reply.body.contains(secret), "{}", reply.body);
+    let answer = reply.json();
+    let changes = answer["changes"].as_array().unwrap();
+    let marks: Vec<&Value> = changes
+        .iter()
+        .filter_map(|row| row.get("override"))
+        .collect();
+    let rows: Vec<[&Value; 3]> = marks
+        .iter()
+        .map(|mark| [&mark["rule"], &mark["key"], &mark["what"]])
+        .collect();
+    let key = &digest["key"];
+    assert_eq!(
+        rows,
+        [
+            [&json!("per-user"), &json!("u1"), &json!("added")],
+            [&json!("per-user"), &json!("u1"), &json!("changed")],
+            [&json!("per-key"), key, &json!("added")],
+            [&json!("per-user"), &json!("u1"), &json!("removed")],
+        ]
+    );
+    let end = first["expires_at"].as_str().unwrap();
+    let text = format!("added override of per-user for u1: 5/hour until {end} (launch)");
+    assert_eq!(marks[0]["text"], text);
+    let of_rules = changes.iter().filter(|row| row.get("override").is_none());
+    assert_eq!(of_rules.count(), changes.len() - 4);
+    for row in changes {
+        assert!(row["at"].as_u64() >= answer["from"].as_u64());
+        assert!(row["by"].is_string() && row["version"].is_u64(), "{row}");
+    }
+    let history = get(&server, "/v1/rules/history");
+    let of_history = history["history"].as_array().unwrap().iter();
+    let of_history: Vec<&Value> = of_history.filter_map(|row| row.get("override")).collect();
+    assert_eq!(of_history.into_iter().rev().collect::<Vec<_>>(), marks);
 }
 
 /// A stream of events, which is read line by line.

@@ -13,6 +13,7 @@ rules:
   - {id: per-user, per: [user_id], limit: 2/hour}
   - {id: per-key, per: [api_key], limit: 1000/23h}
 ";
+const SEED: &str = "tg:{activity}:seed";
 const SECRET: &str = "sk-live-0123456789abcdef";
 
 fn keys(server: &Server, call: &str) -> Value {
@@ -130,7 +131,8 @@ fn any_server_answers_for_all_and_says_which_are_in_the_answer() {
     assert_eq!(get("/v1/clients?search=U3")["clients"][0]["denied"], 2);
 
     // What is in Redis: small, soon gone, and no secret, not even the beginning of one.
-    let names: Vec<String> = redis.query(&["KEYS", "tg:{activity}:*"]);
+    let mut names: Vec<String> = redis.query(&["KEYS", "tg:{activity}:*"]);
+    names.retain(|name| name != SEED);
     assert_eq!(names.len(), 2, "{names:?}");
     for name in &names {
         let value: Vec<u8> = redis.query(&["GET", name]);
@@ -176,6 +178,107 @@ fn any_server_answers_for_all_and_says_which_are_in_the_answer() {
     drop(redis);
     keys(&first, "per-user/keys");
     assert!(!first.stop().contains(SECRET));
+}
+
+/// Denies clients on a server: each comes twice, and may once.
+fn deny(server: &Server, clients: std::ops::Range<u32>) {
+    for client in clients {
+        for _ in 0..2 {
+            let user = format!("u{client}");
+            check(
+                server,
+                &json!({"user_id": user, "api_key": format!("{SECRET}{client}")}),
+            );
+        }
+    }
+}
+
+/// Waits until a server counts so many distinct clients that were denied by each rule, and is sure of it.
+fn wait_for_distinct(server: &Server, count: u64) {
+    for rule in ["user", "key"] {
+        wait_until(&format!("{count} by {rule}"), PATIENCE, || {
+            let answer = keys(server, &format!("{rule}/keys?window=1h"));
+            (answer["distinct_denied"] == count && answer["distinct_error"] == 0.0).then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_client_that_several_servers_denied_is_counted_once() {
+    let rules = "
+rules:
+  - {id: user, per: [user_id], limit: 1/day, algorithm: fixed_window, mode: shadow}
+  - {id: key, per: [api_key], limit: 1/day, algorithm: fixed_window, mode: shadow}
+";
+    let redis = RedisServer::start();
+    let folders = [TestFolder::new(), TestFolder::new()];
+    let start = |folder: &TestFolder| {
+        folder.write("rules.yaml", rules);
+        serve(
+            folder,
+            &redis,
+            &["--rules", "rules.yaml", "--log-level", "debug"],
+        )
+    };
+    let first = start(&folders[0]);
+    let seed = || redis.query::<Option<String>>(&["GET", SEED]);
+    let agreed = wait_until("there is a seed", PATIENCE, seed);
+    let left: i64 = redis.query(&["PTTL", SEED]);
+    assert!((1..=86_400_000).contains(&left), "{left}");
+    let second = start(&folders[1]);
+    second.log.wait_for("with the seed of the other servers");
+    deny(&first, 0..40);
+    deny(&second, 40..80);
+    deny(&second, 30..40);
+    for server in [&first, &second] {
+        wait_for_distinct(server, 80);
+    }
+    let own = keys(&first, "user/keys?window=1h&scope=instance");
+    assert_eq!(own["distinct_denied"], 40);
+    // No part of the seed is shown.
+    assert!(!own.to_string().contains(&agreed[..8]));
+
+    // An emptied Redis gets the seed again, so that no key is forgotten. Anything else there is replaced.
+    let _: String = redis.query(&["FLUSHALL"]);
+    assert_eq!(wait_until("there is a seed again", PATIENCE, seed), agreed);
+    let _: String = redis.query(&["SET", SEED, "garbage"]);
+    wait_until("it was replaced", PATIENCE, || {
+        (seed().as_ref() == Some(&agreed)).then_some(())
+    });
+    wait_for_distinct(&first, 80);
+
+    // Another seed is followed: what was counted before cannot be compared any more, and is forgotten.
+    let other = "0123456789abcdef0123456789abcdef";
+    let _: String = redis.query(&["SET", SEED, other]);
+    for server in [&first, &second] {
+        wait_for_distinct(server, 0);
+    }
+    deny(&first, 0..5);
+    deny(&second, 3..8);
+    wait_for_distinct(&second, 8);
+    assert_eq!(seed().as_deref(), Some(other));
+}
+
+#[test]
+fn the_part_of_a_killed_server_is_not_counted_twice_after_its_restart() {
+    let redis = RedisServer::start();
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", RULES);
+    let first = serve(&folder, &redis, &["--rules", "rules.yaml"]);
+    let published = || redis.query::<Vec<String>>(&["ZRANGE", "tg:{activity}", "0", "-1"]);
+    wait_until("it has published", PATIENCE, || {
+        (published().len() == 1).then_some(())
+    });
+    let parts = published();
+    first.stop();
+    assert!(published().is_empty());
+    // As if it had been killed after it wrote its history.
+    let _: i64 = redis.query(&["ZADD", "tg:{activity}", "9e15", &parts[0]]);
+    let _second = serve(&folder, &redis, &["--rules", "rules.yaml"]);
+    wait_until("its successor has published instead", PATIENCE, || {
+        let now = published();
+        (now.len() == 1 && now != parts).then_some(())
+    });
 }
 
 #[test]
