@@ -10,10 +10,10 @@ use crate::budget::MemoryBudget;
 use crate::counts::OutcomeCounts;
 use crate::coverage::Coverage;
 use crate::evidence::{ALL_EACH_SECOND, ShowRequests};
-use crate::key_hasher::KeyHasher;
 use crate::part::{ActivityPart, RulePart};
 use crate::room::{self, KnownRule};
 use crate::rule::{Common, RuleActivity};
+use crate::seeded_hasher::SeededHasher;
 use crate::series::{SET_BACK, Series, SeriesSpan};
 use crate::totals::RequestTotals;
 use crate::tracker::KeyTracker;
@@ -81,7 +81,7 @@ impl LiveActivity {
         let budget = Arc::new(MemoryBudget::new(settings.memory));
         let shards = settings.threads.clamp(1, MOST_SHARDS);
         let common = Arc::new(Common {
-            hasher: KeyHasher::new(),
+            hasher: SeededHasher::new(),
             now: AtomicU32::new(seconds(now)),
             samples_left: AtomicU32::new(ALL_EACH_SECOND),
             renewals_left: AtomicU32::new(ALL_EACH_SECOND),

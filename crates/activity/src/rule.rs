@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 
 use crate::budget::MemoryBudget;
 use crate::evidence::{ALL_EACH_SECOND, CLIENT_EACH_SECOND, DeniedSamples};
-use crate::key_hasher::KeyHasher;
 use crate::names::KeyWithName;
+use crate::seeded_hasher::SeededHasher;
 use crate::seen_request::{SeenClient, SeenRequest};
 use crate::series::Series;
 use crate::table::WorthKeeping;
@@ -19,7 +19,7 @@ use crate::tracker::{AskedKeys, CountedKey, KeyTracker};
 /// State that all rules share.
 #[derive(Debug)]
 pub(crate) struct Common {
-    pub(crate) hasher: KeyHasher,
+    pub(crate) hasher: SeededHasher,
     /// The current time in Unix seconds.
     pub(crate) now: AtomicU32,
     /// How many samples of denied requests may be taken in the current second.

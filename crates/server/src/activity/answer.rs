@@ -14,8 +14,6 @@ use tidegate_activity::{
 use super::ServerActivity;
 use super::clients::newest_decision;
 use super::others::OtherInstance;
-use crate::data_dir::Row;
-use crate::overrides::{OverrideMark, OverrideRow};
 
 /// The parameters of `GET /v1/activity`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,11 +110,12 @@ impl AnswerParts<'_> {
     }
 }
 
-/// The counts of all requests and of the rules with the most denials, and when rules and temporary overrides changed.
+/// The counts of all requests and of the rules with the most denials, with the `changes` in that time: each with its
+/// time in Unix seconds, the oldest first.
 pub(crate) fn activity_json(
     parts: &AnswerParts<'_>,
     question: &ActivityQuestion,
-    (history, overrides): (&[Row], &[OverrideRow]),
+    changes: &[(u64, Value)],
 ) -> String {
     let span = SeriesSpan::ending(parts.now, question.window);
     let mut series = parts.series(&span);
@@ -141,8 +140,9 @@ pub(crate) fn activity_json(
         write_points(&mut out, &series.shared);
         out.push('}');
     }
-    let (changes, instances) = (changes(history, overrides, &span), parts.instances());
-    let gaps = parts.gaps(&span);
+    let changes = changes.iter().filter(|(at, _)| *at >= span.from);
+    let changes: Value = changes.map(|(_, change)| change.clone()).collect();
+    let (gaps, instances) = (parts.gaps(&span), parts.instances());
     let _ = write!(
         out,
         r#","gaps":{gaps},"changes":{changes},"instances":{instances}}}"#
@@ -187,28 +187,6 @@ fn write_points(out: &mut String, points: &[OutcomeCounts]) {
         }
         out.push(']');
     }
-}
-
-/// The changes of rules and temporary overrides within a span, the oldest first.
-fn changes(history: &[Row], overrides: &[OverrideRow], span: &SeriesSpan) -> Value {
-    let at = |row: &Row| row.at.as_micros() / 1_000_000;
-    let rules = history.iter().map(|row| (row, None));
-    let overrides = overrides
-        .iter()
-        .map(|changed| (&changed.row, Some(&changed.mark)));
-    let mut rows: Vec<(&Row, Option<&OverrideMark>)> = rules
-        .chain(overrides)
-        .filter(|(row, _)| at(row) >= span.from)
-        .collect();
-    rows.sort_by_key(|(row, _)| row.at);
-    let written = |(row, mark): &(&Row, Option<&OverrideMark>)| {
-        let mut change = json!({"at": at(row), "version": row.version, "by": row.by});
-        if let Some(mark) = mark {
-            change["override"] = json!(mark);
-        }
-        change
-    };
-    rows.iter().map(written).collect()
 }
 
 /// The most keys of this instance that are taken into account.

@@ -4,18 +4,21 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use http::request::Parts;
+use serde_json::{Value, json};
 use tidegate::Micros;
 use tidegate::printable::escaped;
 use tidegate_activity::{KeySort, KeyWindow};
 
 use super::call::ApiCall;
 use super::query::parameters;
-use super::{json, rules};
+use super::rules;
 use crate::activity::{
     ActivityQuestion, AnswerParts, ClientsQuestion, DeniedQuestion, KeysQuestion, OtherInstance,
     ServerActivity, activity_json, clients_json, denied_json, keys_json, now,
 };
 use crate::admin::Admin;
+use crate::data_dir::Row;
+use crate::overrides::{HistoryRow, OverrideBook};
 use crate::problem::{ApiReply, HttpProblem};
 
 /// `GET /v1/activity`: counts over time.
@@ -24,7 +27,7 @@ pub(super) async fn activity(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let activity = need_activity(admin)?;
     let question = activity_question(&call.parts)?;
     let body = current(admin, activity, question).await;
-    Ok(json(StatusCode::OK, body))
+    Ok(super::json(StatusCode::OK, body))
 }
 
 /// The counts up to now, as JSON.
@@ -37,9 +40,9 @@ pub(super) async fn current(
         .changes
         .of(admin.book.version(), admin.book.history())
         .await;
-    let overrides = admin
-        .overrides
-        .rows_since(now().saturating_sub(question.window + 60));
+    // A window begins with a whole minute.
+    let from = now().saturating_sub(question.window + 60);
+    let changes = changes_since(from, &history, &admin.overrides);
     let others = others(admin, activity, question.is_own).await;
     let (activity, rules) = (Arc::clone(activity), admin.gate.rules());
     // An answer with many rules takes some milliseconds.
@@ -50,9 +53,28 @@ pub(super) async fn current(
             others: &others,
             now: now(),
         };
-        activity_json(&parts, &question, (&history, &overrides))
+        activity_json(&parts, &question, &changes)
     });
     writing.await.unwrap_or_default()
+}
+
+/// The changes of rules and temporary overrides since a time, the oldest first.
+fn changes_since(from: u64, history: &[Row], overrides: &OverrideBook) -> Vec<(u64, Value)> {
+    let at = |row: &Row| row.at.as_micros() / 1_000_000;
+    let rules = history.iter().filter(|row| at(row) >= from).cloned();
+    let mut rows = overrides.with_rows(rules.collect());
+    rows.retain(|changed| at(&changed.row) >= from);
+    rows.reverse();
+    // A clock may have been set back.
+    rows.sort_by_key(|changed| changed.row.at);
+    let written = |HistoryRow { row, mark }: &HistoryRow| {
+        let mut change = json!({"at": at(row), "version": row.version, "by": row.by});
+        if let Some(mark) = mark {
+            change["override"] = json!(mark);
+        }
+        (at(row), change)
+    };
+    rows.iter().map(written).collect()
 }
 
 /// The parts of the other instances, unless only this one is asked.
@@ -82,7 +104,7 @@ pub(super) async fn keys(call: ApiCall) -> Result<ApiReply, HttpProblem> {
         keys_json(&parts, &id, &question)
     });
     let body = writing.await.unwrap_or_default();
-    Ok(json(StatusCode::OK, body))
+    Ok(super::json(StatusCode::OK, body))
 }
 
 /// `GET /v1/denied`: samples of denied requests.
@@ -124,7 +146,7 @@ async fn answered(
         })
     });
     let body = writing.await.unwrap_or_default();
-    Ok(json(StatusCode::OK, body))
+    Ok(super::json(StatusCode::OK, body))
 }
 
 pub(super) fn need_activity(admin: &Admin) -> Result<&Arc<ServerActivity>, HttpProblem> {

@@ -114,12 +114,6 @@ impl OverrideBook {
         rows
     }
 
-    /// The changes of overrides since a time, in Unix seconds, newest first.
-    pub(crate) fn rows_since(&self, from: u64) -> Vec<OverrideRow> {
-        let is_meant = |changed: &&OverrideRow| changed.row.at >= Timestamp::from_seconds(from);
-        self.kept().rows.iter().filter(is_meant).cloned().collect()
-    }
-
     pub(crate) fn register_metrics(&self, registry: &mut Registry) {
         let (kept, now) = (self.kept(), SystemClock.now());
         let live = kept.overrides.iter().filter(|one| one.is_live(now));

@@ -42,13 +42,13 @@ impl KeySeed {
 
 /// Hashes keys.
 #[derive(Debug)]
-pub(crate) struct KeyHasher {
+pub(crate) struct SeededHasher {
     seeds: [OnceLock<KeySeed>; MOST_SEEDS],
     /// The index of the seed in use. It has one.
     current: AtomicUsize,
 }
 
-impl KeyHasher {
+impl SeededHasher {
     /// With a random seed.
     pub(crate) fn new() -> Self {
         let random = || u128::from(RandomState::new().hash_one(0));
@@ -100,7 +100,7 @@ impl KeyHasher {
 mod tests {
     use super::*;
 
-    fn hash(hasher: &KeyHasher, key: &str) -> u64 {
+    fn hash(hasher: &SeededHasher, key: &str) -> u64 {
         let mut hasher = hasher.build();
         hasher.write(key.as_bytes());
         hasher.finish()
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn hashers_with_one_seed_agree_and_others_do_not() {
-        let (one, other) = (KeyHasher::new(), KeyHasher::new());
+        let (one, other) = (SeededHasher::new(), SeededHasher::new());
         assert_ne!(one.seed(), other.seed());
         assert_ne!(one.probe(), other.probe());
         assert_ne!(hash(&one, "u1"), hash(&other, "u1"));
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_seed_is_adopted_again_and_too_many_are_refused() {
-        let hasher = KeyHasher::new();
+        let hasher = SeededHasher::new();
         let first = hasher.seed();
         for round in 0..3 {
             for seed in 1..MOST_SEEDS as u128 {
