@@ -1,6 +1,8 @@
 //! A request as it is kept by the decision: in few bytes, with values in clear, and quick to make. What may be shown of
 //! it is made when it is asked for.
 
+use std::sync::Arc;
+
 use crate::names::KeyName;
 
 /// A request, and what was decided about it.
@@ -21,7 +23,7 @@ pub struct SeenRequest {
     /// Where the grant of the rule comes from: `limit`, `tier`, `override` or `temporary`.
     pub grant_from: &'static str,
     /// What the rule grants to the client.
-    pub grant: Box<str>,
+    pub grant: Arc<str>,
     /// What the request cost.
     pub cost: u64,
     /// Who asked.
@@ -33,8 +35,8 @@ pub struct SeenRequest {
 impl SeenRequest {
     pub(crate) fn bytes(&self) -> usize {
         let rule = self.decided_by.as_ref().map_or(0, |rule| rule.len());
-        // With the counts of references.
-        size_of::<Self>() + 16 + rule + self.grant.len() + self.texts.bytes.len()
+        // With the counts of references, and without the grant, which requests share.
+        size_of::<Self>() + 16 + rule + self.texts.bytes.len()
     }
 }
 
@@ -77,8 +79,8 @@ impl RequestTexts {
         else {
             return false;
         };
-        self.bytes.extend_from_slice(&name_length.to_le_bytes());
-        self.bytes.extend_from_slice(&value_length.to_le_bytes());
+        let ([a, b], [c, d]) = (name_length.to_le_bytes(), value_length.to_le_bytes());
+        self.bytes.extend_from_slice(&[a, b, c, d]);
         self.bytes.extend_from_slice(name.as_bytes());
         self.bytes.extend_from_slice(value.as_bytes());
         true

@@ -99,7 +99,7 @@ impl ShowRequests for PlainRequests {
             reason: request.reason.map(Into::into),
             retry_after: request.retry_after,
             grant_from: request.grant_from.into(),
-            grant: request.grant.clone(),
+            grant: (&*request.grant).into(),
             cost: request.cost,
             front_end: request.front_end.into(),
             attributes: attributes

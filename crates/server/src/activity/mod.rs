@@ -30,7 +30,7 @@ use crate::data_dir::LockedDir;
 use history::HistoryFile;
 use kept::{KeptEvents, KeptHistory};
 use others::KeptParts;
-use seen::SeenDecision;
+use seen::{GrantTexts, SeenDecision};
 
 /// The activity of this server.
 pub(crate) struct ServerActivity {
@@ -151,6 +151,7 @@ pub(crate) struct WatchedRule {
     id: String,
     /// Made for the first request, because rules share the memory for it.
     keys: OnceLock<Arc<RuleActivity>>,
+    grants: GrantTexts,
 }
 
 impl WatchedRule {
@@ -159,6 +160,7 @@ impl WatchedRule {
             activity: Arc::clone(activity),
             id: rule.id().to_owned(),
             keys: OnceLock::new(),
+            grants: GrantTexts::default(),
         }
     }
 }
@@ -169,6 +171,7 @@ impl RuleWatch for WatchedRule {
         let client = SeenDecision {
             activity: &self.activity,
             rule,
+            grants: &self.grants,
         };
         if rule.verdict().is_denied() {
             match rule.key() {

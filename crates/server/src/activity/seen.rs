@@ -1,8 +1,12 @@
 //! Which requests are kept as evidence, and how they are shown: secret values as digests. What is kept in clear stays in
 //! the memory of this process.
 
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tidegate::gate::ObservedRule;
+use tidegate::rules::Grant;
 use tidegate::{Micros, Reason, Retry};
 use tidegate_activity::{
     DeniedRequest, KeptAttribute, KeyName, KeyPart, LastDecision, RequestTexts, SeenClient,
@@ -37,6 +41,28 @@ fn is_always_kept(name: &str) -> bool {
 pub(super) struct SeenDecision<'s, 'o, 'b> {
     pub(super) activity: &'s ServerActivity,
     pub(super) rule: &'s ObservedRule<'o, 'b>,
+    /// Those of the rule.
+    pub(super) grants: &'s GrantTexts,
+}
+
+/// The texts of a rule's grants that were last needed: many clients have the same.
+#[derive(Default)]
+pub(super) struct GrantTexts(Mutex<Vec<(Grant, Arc<str>)>>);
+
+impl GrantTexts {
+    /// The most that are kept.
+    const MOST: usize = 8;
+
+    fn of(&self, grant: &Grant) -> Arc<str> {
+        let mut known = self.0.lock();
+        if let Some((_, text)) = known.iter().find(|(known, _)| known == grant) {
+            return Arc::clone(text);
+        }
+        let text: Arc<str> = grant.text().into();
+        known.truncate(Self::MOST - 1);
+        known.insert(0, (grant.clone(), Arc::clone(&text)));
+        text
+    }
 }
 
 impl SeenClient for SeenDecision<'_, '_, '_> {
@@ -51,7 +77,9 @@ impl SeenClient for SeenDecision<'_, '_, '_> {
         let headline = headline.as_ref();
         let decided_by = headline.map(|headline| headline.rule.id());
         let retry = headline.map(|headline| headline.outcome.retry);
-        let grant = self.rule.grant();
+        let reason = headline.and_then(|headline| headline.reason);
+        let (grant, source) = self.rule.grant();
+        let current = self.rule.current_limit();
         let key = self.rule.key_values();
         let is_kept = |(name, value): &(&str, &str)| {
             let is_read = || is_always_kept(name) || self.rule.is_read(name);
@@ -66,11 +94,14 @@ impl SeenClient for SeenDecision<'_, '_, '_> {
             decided_by: decided_by
                 .filter(|id| *id != self.rule.rule().id())
                 .map(Into::into),
-            reason: part.decision.reason().map(Reason::name),
+            reason: reason.map(Reason::name),
             denied_for: self.rule.reason().map(Reason::name),
             retry_after: retry.and_then(Retry::wait).map(Micros::get),
-            grant_from: grant.source.name(),
-            grant: grant.text.into(),
+            grant_from: source.name(),
+            grant: match current {
+                Some(limit) => limit.rate().in_words().into(),
+                None => self.grants.of(grant),
+            },
             cost: part.attributes.cost(),
             front_end: part.front_end.name(),
             texts: RequestTexts::new(
@@ -120,7 +151,7 @@ impl ShowRequests for ServerActivity {
             reason: request.reason.map(Into::into),
             retry_after: request.retry_after,
             grant_from: request.grant_from.into(),
-            grant: request.grant.clone(),
+            grant: (&*request.grant).into(),
             cost: request.cost,
             front_end: request.front_end.into(),
             attributes: attributes

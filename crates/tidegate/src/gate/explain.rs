@@ -180,7 +180,7 @@ impl Gate {
 }
 
 impl ExplainedGrant {
-    pub(super) fn of(decided: &RuleDecision, in_force: &InForce) -> Self {
+    fn of(decided: &RuleDecision, in_force: &InForce) -> Self {
         let text = match &decided.current_limit {
             Some(limit) => limits_text(std::slice::from_ref(limit)),
             None => in_force.grant(decided.rule, decided.grant).text(),

@@ -3,15 +3,14 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tidegate_core::{Charge, Micros, Timestamp};
+use tidegate_core::{Charge, Limit, Micros, Timestamp};
 
-use super::explain::ExplainedGrant;
 use super::in_force::RuleState;
 use super::rule_decision::{ChargeStage, RuleDecision};
 use super::{Asked, Charged, Decision, Decisions};
 use crate::attributes::Attributes;
 use crate::reason::Reason;
-use crate::rules::{CounterKey, FrontEnd, Mode, Rule, Verdict};
+use crate::rules::{CounterKey, FrontEnd, Grant, GrantSource, Mode, Rule, Verdict};
 
 /// Sees every decision of the gate that it is [given to](super::Gate::with_observer), whatever front end
 /// asked. Called on the path of the request: it should be quick.
@@ -136,9 +135,21 @@ impl<'o, 'b> ObservedRule<'o, 'b> {
         self.decided.reason(decisive, self.part.decision.in_force())
     }
 
-    /// What it grants to the request.
-    pub fn grant(&self) -> ExplainedGrant {
-        ExplainedGrant::of(self.decided, self.part.decision.in_force())
+    /// What it grants to the request, and where that comes from. Of an adaptive rule, whatever its current limit is.
+    pub fn grant(&self) -> (&'o Grant, GrantSource) {
+        let RuleDecision {
+            rule,
+            grant,
+            source,
+            ..
+        } = self.decided;
+        let grant = self.part.decision.in_force().grant(*rule, *grant);
+        (grant, *source)
+    }
+
+    /// The current limit of an adaptive rule.
+    pub fn current_limit(&self) -> Option<&'o Limit> {
+        self.decided.current_limit.as_deref()
     }
 
     /// Whether it allows the request to go on only after a while, and no other rule denies it.
