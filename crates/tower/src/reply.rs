@@ -341,7 +341,7 @@ fn detail(decision: &Decision) -> String {
             let unit = if wait == 1 { "second" } else { "seconds" };
             // The headers have only the burst.
             let with_burst = |limit: &Limit| {
-                let rate = limit.rate_unlike_capacity()?.in_words();
+                let rate = limit.rate_unlike_capacity()?.to_string();
                 Some(format!(" (burst {}, {rate})", limit.capacity()))
             };
             let burst = headline.limit.and_then(with_burst).unwrap_or_default();

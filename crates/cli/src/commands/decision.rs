@@ -94,7 +94,7 @@ pub(super) fn burst(limit: &Value) -> Option<String> {
         return None;
     }
     let window = times::span(limit.get("window")?)?;
-    let rate = Rate::new(count, window).in_words();
+    let rate = Rate::new(count, window).to_string();
     Some(format!("burst {burst}, {rate}"))
 }
 

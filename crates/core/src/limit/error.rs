@@ -17,6 +17,14 @@ pub enum LimitError {
         /// The mistake.
         reason: String,
     },
+    /// The text means a limit, but is not the form of one.
+    #[error("`{text}` is not a limit; write `{instead}`")]
+    Spelling {
+        /// The text that was read.
+        text: String,
+        /// The limit that it means.
+        instead: String,
+    },
     /// The text is not a span of time.
     #[error("`{text}` is not a span of time: {reason}; write for example `500ms`, `30s` or `5m`")]
     SpanSyntax {
@@ -57,13 +65,12 @@ pub enum LimitError {
     },
     /// Concurrency counts holders at once and has no window.
     #[error(
-        "concurrency counts holders at once and has no window; write `{count}` instead of `{count}/{window}`"
+        "concurrency counts holders at once and has no window; write `{}` instead of `{rate}`",
+        rate.count
     )]
     WindowOnConcurrency {
-        /// The count that was given.
-        count: u64,
-        /// The window that was given.
-        window: Window,
+        /// The rate that was given.
+        rate: Rate,
     },
     /// Calendar months and years do not have one length.
     #[error(

@@ -8,6 +8,7 @@ mod parse;
 mod promise;
 mod rate;
 mod share;
+mod spelling;
 mod window;
 mod worst_case;
 
@@ -212,8 +213,8 @@ impl Limit {
                 Form::Bucket(bucket(&rate, algorithm, hold)?)
             }
             Algorithm::Concurrency { lease_ttl } => {
-                if let Some(window) = rate.window {
-                    return Err(LimitError::WindowOnConcurrency { count, window });
+                if rate.window.is_some() {
+                    return Err(LimitError::WindowOnConcurrency { rate });
                 }
                 Form::Concurrency(Concurrency::new(count, within("lease_ttl", lease_ttl)?))
             }

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use super::spelling::respelled;
 use super::{LimitError, Rate, Window};
 use crate::time::Micros;
 
@@ -15,44 +16,39 @@ impl FromStr for Rate {
     /// 20`, `10 per 2 hours`, `5/30s`. Case and spaces do not matter. A count alone is a limit
     /// without a window, for concurrency.
     fn from_str(text: &str) -> Result<Self, LimitError> {
-        let wrong = |reason: String| LimitError::Syntax {
-            text: text.trim().to_owned(),
-            reason,
-        };
-        let mut words = Words::new(text);
-
-        let missing = "it does not start with a count";
-        let count = words.needed(missing).map_err(wrong)?;
-        let window = if words.take("/") || words.take("per") {
-            Some(words.window().map_err(wrong)?)
-        } else {
-            None
-        };
-        let burst = if words.take("burst") {
-            Some(words.needed("`burst` needs a number").map_err(wrong)?)
-        } else {
-            None
-        };
-        match words.next() {
-            None => Ok(Self {
-                count,
-                window,
-                burst,
-            }),
-            Some(rest) => Err(wrong(unexpected(count, rest))),
-        }
+        read_rate(text).map_err(|reason| refusal(text, reason))
     }
 }
 
-/// The error for an unexpected word after a limit, with a suggestion for the numbers that people
-/// try.
-fn unexpected(count: u64, rest: &str) -> String {
-    match rest.to_ascii_lowercase().as_str() {
-        "k" => format!("write the number in digits, `{}`", count.saturating_mul(1_000)),
-        "_" | "'" => "write the number in digits alone, as in `10000`".to_owned(),
-        "." => "a count is a whole number; for less than one take a longer window, as in `1 per 2 seconds`".to_owned(),
-        "request" | "requests" | "req" | "reqs" => format!("leave `{rest}` out"),
-        _ => format!("`{rest}` is not expected there"),
+fn read_rate(text: &str) -> Result<Rate, String> {
+    let mut words = Words::new(text);
+
+    let count = words.needed("it does not start with a count")?;
+    let window = if words.take("/") || words.take("per") {
+        Some(words.window()?)
+    } else {
+        None
+    };
+    let burst = if words.take("burst") {
+        Some(words.needed("`burst` needs a number")?)
+    } else {
+        None
+    };
+    match words.next() {
+        None => Ok(Rate {
+            count,
+            window,
+            burst,
+        }),
+        Some(rest) => Err(format!("`{rest}` is not expected there")),
+    }
+}
+
+fn refusal(text: &str, reason: String) -> LimitError {
+    let text = text.trim().to_owned();
+    match respelled(&text) {
+        Some(instead) => LimitError::Spelling { text, instead },
+        None => LimitError::Syntax { text, reason },
     }
 }
 
@@ -61,6 +57,13 @@ impl Rate {
     ///
     /// At least one is returned, and no two have the same window.
     pub fn parse_all(text: &str) -> Result<Vec<Self>, LimitError> {
+        // A comma also separates thousands. Such a number would be read as two limits that are never valid together.
+        for part in text.split([';', '|']).filter(|part| part.contains(',')) {
+            if let Some(instead) = respelled(part) {
+                let text = part.trim().to_owned();
+                return Err(LimitError::Spelling { text, instead });
+            }
+        }
         let mut rates: Vec<Self> = Vec::new();
         for part in text.split([';', ',', '|']) {
             let rate: Self = part.parse()?;
@@ -101,16 +104,16 @@ impl FromStr for Micros {
 }
 
 /// The words of a text: runs of digits, runs of letters, and single other characters.
-struct Words<'a> {
+pub(super) struct Words<'a> {
     rest: &'a str,
 }
 
 impl<'a> Words<'a> {
-    fn new(text: &'a str) -> Self {
+    pub(super) fn new(text: &'a str) -> Self {
         Self { rest: text.trim() }
     }
 
-    fn peek(&self) -> Option<&'a str> {
+    pub(super) fn peek(&self) -> Option<&'a str> {
         let first = self.rest.chars().next()?;
         let belongs: fn(char) -> bool = match first {
             '0'..='9' => |c| c.is_ascii_digit(),
@@ -121,14 +124,14 @@ impl<'a> Words<'a> {
         Some(&self.rest[..end])
     }
 
-    fn next(&mut self) -> Option<&'a str> {
+    pub(super) fn next(&mut self) -> Option<&'a str> {
         let word = self.peek()?;
         self.rest = self.rest[word.len()..].trim_start();
         Some(word)
     }
 
     /// Steps over `word` if it comes next, in whatever case.
-    fn take(&mut self, word: &str) -> bool {
+    pub(super) fn take(&mut self, word: &str) -> bool {
         let found = self
             .peek()
             .is_some_and(|next| next.eq_ignore_ascii_case(word));
@@ -138,18 +141,28 @@ impl<'a> Words<'a> {
         found
     }
 
+    /// Steps over the first of `words` that comes next.
+    pub(super) fn take_any(&mut self, words: &[&str]) -> bool {
+        words.iter().any(|word| self.take(word))
+    }
+
+    /// The digits that come next, if any do.
+    pub(super) fn take_digits(&mut self) -> Option<&'a str> {
+        let digits = self.peek()?;
+        if digits.starts_with(|c: char| c.is_ascii_digit()) {
+            self.next()
+        } else {
+            None
+        }
+    }
+
     /// The number that comes next, if one does.
     fn number(&mut self) -> Result<Option<u64>, String> {
-        match self.peek() {
-            Some(digits) if digits.starts_with(|c: char| c.is_ascii_digit()) => {
-                self.next();
-                digits
-                    .parse()
-                    .map(Some)
-                    .map_err(|_| format!("`{digits}` is too large a number"))
-            }
-            _ => Ok(None),
-        }
+        let Some(digits) = self.take_digits() else {
+            return Ok(None);
+        };
+        let too_large = |_| format!("`{digits}` is too large a number");
+        digits.parse().map(Some).map_err(too_large)
     }
 
     /// The number that has to come next.
@@ -181,7 +194,7 @@ fn checked_times(unit: Micros, count: u64) -> Result<Micros, String> {
         .ok_or_else(|| "the span is too long; 366 days are the most".to_owned())
 }
 
-fn unit_named(word: &str) -> Option<Window> {
+pub(super) fn unit_named(word: &str) -> Option<Window> {
     let word = word.to_ascii_lowercase();
     let short = match word.as_str() {
         "ms" => Some(Micros::MILLISECOND),

@@ -78,31 +78,6 @@ impl Rate {
         }
     }
 
-    /// As people write it: `100/minute` rather than `100/1m`.
-    ///
-    /// ```
-    /// use tidegate_core::Rate;
-    ///
-    /// assert_eq!(Rate::per_minute(100).burst(20).in_words(), "100/minute burst 20");
-    /// ```
-    pub fn in_words(&self) -> String {
-        let words = [
-            (Micros::SECOND, "second"),
-            (Micros::MINUTE, "minute"),
-            (Micros::HOUR, "hour"),
-            (Micros::DAY, "day"),
-            (Micros::WEEK, "week"),
-        ];
-        let word = words
-            .iter()
-            .find(|(span, _)| self.window == Some(Window::Span(*span)));
-        match (word, self.burst) {
-            (Some((_, word)), Some(burst)) => format!("{}/{word} burst {burst}", self.count),
-            (Some((_, word)), None) => format!("{}/{word}", self.count),
-            (None, _) => self.to_string(),
-        }
-    }
-
     pub(super) fn some_window(&self) -> Result<Window, LimitError> {
         let window = self
             .window
@@ -114,12 +89,22 @@ impl Rate {
     }
 }
 
-/// As it would be written: `100/1m burst 20`.
+/// As people write it: `100/minute burst 20`, `10/2h`.
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.count)?;
         if let Some(window) = self.window {
-            write!(f, "/{window}")?;
+            let words = [
+                (Micros::SECOND, "second"),
+                (Micros::MINUTE, "minute"),
+                (Micros::HOUR, "hour"),
+                (Micros::DAY, "day"),
+                (Micros::WEEK, "week"),
+            ];
+            match words.iter().find(|(span, _)| window == (*span).into()) {
+                Some((_, word)) => write!(f, "/{word}")?,
+                None => write!(f, "/{window}")?,
+            }
         }
         if let Some(burst) = self.burst {
             write!(f, " burst {burst}")?;

@@ -10,8 +10,8 @@ impl Limit {
     /// use tidegate_core::Limit;
     ///
     /// let limit: Limit = "100/minute burst 20".parse()?;
-    /// assert_eq!(limit.share(3).to_string(), "33/1m burst 6");
-    /// assert_eq!(limit.share(50).to_string(), "2/1m burst 1");
+    /// assert_eq!(limit.share(3).to_string(), "33/minute burst 6");
+    /// assert_eq!(limit.share(50).to_string(), "2/minute burst 1");
     /// assert_eq!(limit.share(3).shape(), limit.shape());
     /// # Ok::<(), tidegate_core::LimitError>(())
     /// ```

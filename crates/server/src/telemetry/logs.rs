@@ -141,7 +141,7 @@ impl DenialLog {
         let rate = headline
             .limit
             .and_then(Limit::rate_unlike_capacity)
-            .map(|rate| rate.in_words());
+            .map(|rate| rate.to_string());
         tracing::info!(
             rule = headline.rule.id(),
             reason = headline.reason.map_or("", Reason::name),

@@ -216,7 +216,7 @@ impl Grant {
 
 /// Limits as rules write them.
 pub(crate) fn limits_text(limits: &[Limit]) -> String {
-    let texts = limits.iter().map(|limit| limit.rate().in_words());
+    let texts = limits.iter().map(|limit| limit.rate().to_string());
     texts.collect::<Vec<_>>().join("; ")
 }
 

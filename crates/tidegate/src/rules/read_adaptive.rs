@@ -33,7 +33,7 @@ impl Bounds {
     fn range(&self) -> String {
         let Adaptive { min, max, .. } = self.settings;
         match self.highest.window {
-            Some(window) => format!("{min}/{window} to {max}/{window}"),
+            Some(window) => format!("{} to {}", Rate::new(min, window), Rate::new(max, window)),
             None => format!("{min} to {max}"),
         }
     }
@@ -128,7 +128,7 @@ fn rate(
     };
     let wrong = match (rate.window, rate.burst) {
         (None, _) => Some(format!(
-            "with `{name}` the bounds are rates, and `{0}` names no window; write for example `{0}/s`, or `algorithm: concurrency` for so many requests at once",
+            "with `{name}` the bounds are rates, and `{0}` names no window; write for example `{0}/second`, or `algorithm: concurrency` for so many requests at once",
             rate.count
         )),
         (Some(window @ (Window::Month | Window::Year)), _) => Some(format!(

@@ -177,7 +177,7 @@ impl RuleInspector<'_> {
         if let Some(limit) = small {
             let message = format!(
                 "each request costs {cost}, and the limit `{}` grants {} at the most, so it denies all requests that it is for; lower the cost, or raise the limit or its burst",
-                limit.rate().in_words(),
+                limit.rate(),
                 limit.capacity()
             );
             problems.warning(&self.value("cost").place, &self.spot.field("cost"), message);

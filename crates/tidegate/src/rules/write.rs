@@ -64,7 +64,7 @@ impl Rule {
             match (self.adaptive(), self.grants.first()) {
                 // The burst of its bucket is written with `max`.
                 (Some(_), Some(Grant::Limits(limits))) if limits[0].window().is_some() => {
-                    json!(limits[0].rate().without_burst().in_words())
+                    json!(limits[0].rate().without_burst().to_string())
                 }
                 (_, first) => first.map_or(Value::Null, grant),
             },
@@ -231,8 +231,8 @@ fn adaptive(bounds: &AdaptiveBounds) -> Value {
             at(max)
         };
         (
-            json!(without_burst(min).in_words()),
-            json!(highest.in_words()),
+            json!(without_burst(min).to_string()),
+            json!(highest.to_string()),
         )
     } else {
         (json!(min), json!(max))

@@ -55,8 +55,8 @@ fn promises(rule: &Rule, grant: &Grant) -> Vec<[String; 3]> {
     }
     let row = |limit: &tidegate::Limit| {
         let rate = match rule.adaptive() {
-            Some(_) => format!("up to {}", limit.rate().in_words()),
-            None => limit.rate().in_words(),
+            Some(_) => format!("up to {}", limit.rate()),
+            None => limit.rate().to_string(),
         };
         [rate, limit.algorithm().name().to_owned(), limit.promise()]
     };

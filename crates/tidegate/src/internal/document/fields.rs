@@ -112,7 +112,15 @@ impl Spot {
                 Value::Scalar(scalar) => format!("`{}`", scalar.text),
                 _ => node.kind().to_owned(),
             };
-            let message = format!("this must be a whole number from {least} to {most}, not {said}");
+            let digits = match &node.value {
+                Value::Scalar(scalar) => digits_of(&scalar.text),
+                _ => None,
+            };
+            let instead = digits.map(|digits| format!("; write `{digits}`"));
+            let message = format!(
+                "this must be a whole number from {least} to {most}, not {said}{}",
+                instead.unwrap_or_default()
+            );
             problems.error(&node.place, self, message);
         }
         number
@@ -359,6 +367,18 @@ impl<'n> Fields<'n> {
     }
 }
 
+/// The digits of a number that is written like `1_000` or `10k`.
+fn digits_of(text: &str) -> Option<String> {
+    let (number, zeros) = match text.strip_suffix(['k', 'K']) {
+        Some(number) => (number, "000"),
+        None => (text, ""),
+    };
+    let digits = number.replace(['_', '\'', ','], "") + zeros;
+    let is_number = number.starts_with(|c: char| c.is_ascii_digit())
+        && digits.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number && digits != text).then_some(digits)
+}
+
 /// The words as a list to be read.
 fn listed(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
@@ -386,6 +406,22 @@ pub(crate) fn suggestion(said: &str, known: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_as_people_write_them_are_shown_in_digits() {
+        for (text, expected) in [
+            ("1_000", Some("1000")),
+            ("1,000", Some("1000")),
+            ("10k", Some("10000")),
+            ("1000", None),
+            ("k", None),
+            ("_1", None),
+            ("1.5k", None),
+            ("ten", None),
+        ] {
+            assert_eq!(digits_of(text).as_deref(), expected, "{text}");
+        }
+    }
 
     #[test]
     fn the_nearest_word_is_suggested() {
