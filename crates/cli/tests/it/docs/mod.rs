@@ -70,22 +70,20 @@ fn every_rule_that_is_shown_can_be_used() {
     }
 }
 
+/// Only the rule that the guides explain: a request without its identity is left to another rule.
 #[test]
-fn the_rules_of_the_envoy_guide_give_no_warnings() {
-    let of_guide = blocks("rules:").into_iter();
-    let of_guide = of_guide.filter(|(name, _)| name.contains("guides/envoy.md"));
-    let mut count = 0;
-    for (name, text) in of_guide {
+fn the_rules_that_are_shown_give_no_warnings() {
+    for (name, text) in blocks("rules:") {
         let rules = RuleSet::from_yaml(&text).unwrap();
-        assert_eq!(
-            rules.warnings().warnings().count(),
-            0,
+        let is_explained = |message: &str| message.contains("escapes this rule");
+        let is_of_envoy = name.contains("guides/envoy.md");
+        let mut others = rules.warnings().warnings();
+        assert!(
+            others.all(|warning| is_explained(&warning.message) && !is_of_envoy),
             "{name}: {}",
             rules.warnings()
         );
-        count += 1;
     }
-    assert!(count >= 2, "{count} blocks");
 }
 
 #[test]
