@@ -1,5 +1,7 @@
 //! Warnings: valid rules that are probably mistakes.
 
+use strsim::osa_distance;
+
 use super::RuleSettings;
 use super::applies::ALWAYS_KNOWN;
 use super::client_written::is_client_written;
@@ -10,6 +12,15 @@ use crate::internal::document::{Node, Place, Problems, Spot, Value};
 
 /// Names that a misspelt attribute probably means.
 const WELL_KNOWN: [&str; 7] = ["ip", "method", "path", "host", "user_id", "api_key", "tier"];
+
+/// The well-known name that begins with this one, or is one edit away from it; two for a long one. `plan` is not a
+/// misspelt `path`.
+fn well_known(name: &str) -> Option<&'static str> {
+    let edits = if name.len() < 6 { 1 } else { 2 };
+    let is_near = |known: &&str| osa_distance(&name.to_lowercase(), known) <= edits;
+    let begins = WELL_KNOWN.into_iter().find(|known| known.starts_with(name));
+    begins.or_else(|| WELL_KNOWN.into_iter().find(is_near))
+}
 
 /// A rule that was read without an error, and where it is written.
 pub(super) struct RuleInspector<'r> {
@@ -118,10 +129,8 @@ impl RuleInspector<'_> {
             let suggestion = match name.strip_prefix("headers.") {
                 Some(header) => format!(" (did you mean `header.{header}`?)"),
                 None if known || name.len() < 4 => String::new(),
-                None => match WELL_KNOWN.iter().find(|known| known.starts_with(name)) {
-                    Some(begins) => format!(" (did you mean `{begins}`?)"),
-                    None => crate::internal::document::suggestion(name, &WELL_KNOWN),
-                },
+                None => well_known(name)
+                    .map_or_else(String::new, |known| format!(" (did you mean `{known}`?)")),
             };
             if !suggestion.is_empty() {
                 let message = format!(
@@ -198,5 +207,25 @@ impl RuleInspector<'_> {
             _ => None,
         };
         &item.unwrap_or(value).place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_near_a_well_known_one_by_hand() {
+        #[rustfmt::skip]
+        let table = [
+            ("user", Some("user_id")), ("userid", Some("user_id")), ("usr_id", Some("user_id")),
+            ("user_ip", Some("user_id")), ("apikey", Some("api_key")), ("API_KEY", Some("api_key")),
+            ("teir", Some("tier")), ("paths", Some("path")), ("hots", Some("host")),
+            ("plan", None), ("team", None), ("time", None), ("page", None),
+            ("account", None), ("username", None),
+        ];
+        for (name, expected) in table {
+            assert_eq!(well_known(name), expected, "{name}");
+        }
     }
 }
