@@ -212,6 +212,10 @@ fn require(fields: &Fields<'_>, node: &Node, problems: &mut Problems) {
         if is_there || (key == "limit" && is_adaptive && fields.key(key).is_none()) {
             continue;
         }
+        // The misspelt key is reported.
+        if fields.key(key).is_none() && fields.is_misspelt(key) {
+            continue;
+        }
         let (place, what) = match fields.key(key) {
             Some(entry) => (&entry.key_place, "has no value"),
             None => (&node.place, "is missing"),

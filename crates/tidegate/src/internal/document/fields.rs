@@ -321,6 +321,13 @@ impl<'n> Fields<'n> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
+    /// Whether an unknown key is probably this one, misspelt.
+    pub(crate) fn is_misspelt(&self, key: &str) -> bool {
+        let known: Vec<&str> = self.keys.iter().map(|row| row.name).collect();
+        let mut unknown = (self.entries.iter()).filter(|entry| self.row(&entry.key).is_none());
+        unknown.any(|entry| nearest(&entry.key, &known) == Some(key))
+    }
+
     /// Reports a key that does not belong here, if it is present.
     pub fn refuse(&mut self, key: &'static str, message: &str, problems: &mut Problems) {
         if let Some(entry) = self.key(key) {
@@ -385,22 +392,20 @@ fn listed(words: &[&str]) -> String {
     quoted.join(", ")
 }
 
-/// The known word that was probably meant. Long words are not compared.
+/// The known word that was probably meant, for a message.
 pub(crate) fn suggestion(said: &str, known: &[&str]) -> String {
+    nearest(said, known).map_or_else(String::new, |word| format!(" (did you mean `{word}`?)"))
+}
+
+/// The known word that was probably meant. Long words are not compared.
+fn nearest<'k>(said: &str, known: &[&'k str]) -> Option<&'k str> {
     if said.len() > 64 {
-        return String::new();
+        return None;
     }
     let said = said.to_lowercase();
-    let nearest = known
-        .iter()
-        .map(|word| (levenshtein(&said, word), word))
-        .min_by_key(|(distance, _)| *distance);
-    match nearest {
-        Some((distance, word)) if distance <= 2 && distance < word.len() => {
-            format!(" (did you mean `{word}`?)")
-        }
-        _ => String::new(),
-    }
+    let distances = known.iter().map(|word| (levenshtein(&said, word), *word));
+    let (distance, word) = distances.min_by_key(|(distance, _)| *distance)?;
+    (distance <= 2 && distance < word.len()).then_some(word)
 }
 
 #[cfg(test)]
