@@ -366,7 +366,11 @@ pub(super) fn rates(
 
 /// `{requests: 100, window: 60s, burst: 20}`.
 fn rate(node: &Node, spot: &Spot, counting: &Counting, problems: &mut Problems) -> Option<Rate> {
-    let fields = Fields::new(node, spot.clone(), &RATE, problems)?;
+    let mut fields = Fields::new(node, spot.clone(), &RATE, problems)?;
+    if let Some(entry) = fields.key("limit") {
+        let message = without_limit(spot, &entry.value);
+        fields.refuse("limit", &message, problems);
+    }
     let requests = fields.take("requests");
     let window = fields.take("window");
     let burst = fields.take("burst");
@@ -401,6 +405,24 @@ fn rate(node: &Node, spot: &Spot, counting: &Counting, problems: &mut Problems) 
         rate.burst = Some(burst?);
     }
     Some(rate)
+}
+
+/// The message for `pro: {limit: 1000/minute}`.
+fn without_limit(spot: &Spot, limit: &Node) -> String {
+    let named = ["tiers.", "overrides."];
+    let named = named.iter().find_map(|map| spot.path().split_once(map));
+    let name = named.map_or("limit", |(_, name)| name);
+    match &limit.value {
+        Value::Scalar(scalar) => {
+            format!(
+                "the limit stands here itself; write `{name}: {}`",
+                scalar.text
+            )
+        }
+        _ => format!(
+            "the limit stands here itself; write its value after `{name}:`, without `limit`"
+        ),
+    }
 }
 
 fn read_count(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<u64> {
