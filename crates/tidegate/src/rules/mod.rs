@@ -25,6 +25,7 @@ mod keys;
 mod matching;
 mod networks;
 mod pattern;
+mod pointless;
 mod promise;
 mod read;
 mod read_adaptive;
@@ -222,8 +223,11 @@ impl RuleSet {
             }
         }
         drop(ids);
-        let set = (!problems.has_errors()).then(|| Self::new(rules));
-        Self::with_warnings(set, problems)
+        if problems.has_errors() {
+            return Err(problems);
+        }
+        pointless::warn_of_alike(&rules, |_| &Place::Nowhere, &mut problems);
+        Self::with_warnings(Some(Self::new(rules)), problems)
     }
 
     /// The warnings that were found when the rules were read or built.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::RuleSettings;
 use super::keys::{RULE, RULE_SET};
+use super::pointless::warn_of_alike;
 use super::read_rule::rule;
 use super::rule::Rule;
 use crate::internal::document::{Entry, Fields, Node, Place, Problems, Spot, Value};
@@ -78,7 +79,9 @@ pub(super) fn rules(
     if problems.has_errors() {
         return None;
     }
-    Some(read.into_iter().flatten().map(Arc::new).collect())
+    let rules: Vec<Arc<Rule>> = read.into_iter().flatten().map(Arc::new).collect();
+    warn_of_alike(&rules, |index| &list[index].place, problems);
+    Some(rules)
 }
 
 /// The message for a duplicate id that was first used at `first`.

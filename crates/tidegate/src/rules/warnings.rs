@@ -7,6 +7,7 @@ use super::applies::ALWAYS_KNOWN;
 use super::client_written::is_client_written;
 use super::grant::Grant;
 use super::matching::HEADER;
+use super::pointless::pointless;
 use super::rule::{Consistency, Cost, Missing, Mode, Rule};
 use crate::internal::document::{Node, Place, Problems, Spot, Value};
 
@@ -44,6 +45,7 @@ impl RuleInspector<'_> {
         self.exceptions(problems);
         self.overrides(problems);
         self.costs(problems);
+        self.limits(problems);
         if let (Some(now), Some(end)) = (settings.now, self.rule.expires_at)
             && end <= now
         {
@@ -169,6 +171,41 @@ impl RuleInspector<'_> {
             );
             let spot = self.spot.field("overrides").field(key);
             problems.warning(&entry.key_place, &spot, message);
+        }
+    }
+
+    /// Warns of limits that never decide, because another one of the same grant does.
+    fn limits(&self, problems: &mut Problems) {
+        // What is settled is taken from each limit as far as it goes.
+        if self.rule.settles {
+            return;
+        }
+        let limit = (
+            &self.rule.grants[0],
+            self.value("limit"),
+            self.spot.field("limit"),
+        );
+        let named = [
+            ("tiers", &self.rule.tiers),
+            ("overrides", &self.rule.overrides),
+        ];
+        let named = named.into_iter().flat_map(|(key, indexes)| {
+            let entries = self.value(key).entries().iter();
+            entries.filter_map(move |entry| {
+                let grant = &self.rule.grants[*indexes.get(&entry.key)?];
+                let spot = self.spot.field(key).field(&entry.key);
+                Some((grant, &entry.value, spot))
+            })
+        });
+        for (grant, node, spot) in std::iter::once(limit).chain(named) {
+            if let Some((limit, other)) = pointless(grant.limits()) {
+                let message = format!(
+                    "`{}` never denies a request that `{}` allows, so it decides nothing; remove it, or check the numbers",
+                    limit.rate(),
+                    other.rate()
+                );
+                problems.warning(&node.place, &spot, message);
+            }
         }
     }
 

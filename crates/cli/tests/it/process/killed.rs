@@ -122,7 +122,7 @@ impl Model {
         let (_, mut rules) = self.current();
         let rule = |id: String| {
             let serial = self.serial;
-            json!({"id": id, "description": format!("write {serial}"), "per": ["ip"], "limit": format!("{serial}/minute")})
+            json!({"id": id, "description": format!("write {serial}"), "match": {"path": format!("/{id}")}, "per": ["ip"], "limit": format!("{serial}/minute")})
         };
         match self.random.below(8) {
             // The same ids again, so that a mix of two versions would be seen.
