@@ -1,12 +1,26 @@
 //! Whether a client controls an exception, because it reads only attributes that the client writes.
 
 use super::matching::{HEADER, Match};
+use crate::internal::document::{Node, Problems, Spot};
+
+/// Warns of an exception that any client can claim.
+pub(super) fn warn_if_client_written(
+    item: &Match,
+    node: &Node,
+    spot: &Spot,
+    problems: &mut Problems,
+) {
+    if is_client_written(item) {
+        let message = "a client can write all that this reads, and so escape the rule; add what it cannot write, such as `ip`";
+        problems.warning(&node.place, spot, message);
+    }
+}
 
 /// Whether an item of `except` reads headers or the host, and nothing that a client cannot write.
 ///
 /// A client writes the path and the method, too, but the server acts on these: they do not count either
 /// way.
-pub(super) fn is_client_written(item: &Match) -> bool {
+fn is_client_written(item: &Match) -> bool {
     if !item.ip.is_empty() {
         return false;
     }

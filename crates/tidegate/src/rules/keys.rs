@@ -49,7 +49,8 @@ const SYNC: Key = Key::new("sync", Kind::Words(const { &words(&SYNCS) }), "wheth
 
 /// A file of rules.
 #[rustfmt::skip]
-pub(super) static RULE_SET: [Key; 1] = [
+pub(super) static RULE_SET: [Key; 2] = [
+    Key::new("exempt", Kind::List(0, &MATCHES), "no rule applies to requests for which one of these holds: added to the `except` of each rule").like(r#"[{"path": ["/healthz"]}]"#),
     Key::new("rules", Kind::List(0, &Kind::Named("Rule", &Kind::Map(&RULE))), "the rules, of which every one that matches a request applies").required(),
 ];
 

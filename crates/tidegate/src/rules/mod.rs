@@ -30,6 +30,7 @@ mod promise;
 mod read;
 mod read_adaptive;
 mod read_attributes;
+mod read_exempt;
 mod read_limit;
 mod read_match;
 mod read_override;

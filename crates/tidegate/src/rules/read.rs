@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::RuleSettings;
 use super::keys::{RULE, RULE_SET};
 use super::pointless::warn_of_alike;
+use super::read_exempt::Exempt;
 use super::read_rule::rule;
 use super::rule::Rule;
 use crate::internal::document::{Entry, Fields, Node, Place, Problems, Spot, Value};
@@ -34,7 +35,12 @@ pub(super) fn rules(
     let is_of_rule = |entry: &&Entry| RULE.iter().any(|row| row.name == entry.key);
     // It has lost its indentation.
     if let Some(Entry { key, key_place, .. }) = node.entries().iter().find(is_of_rule) {
-        let message = format!("`{key}` belongs to a rule: indent it below the rule's `- id:`");
+        let for_all = match key.as_str() {
+            "except" => ", or write `exempt:` for all rules",
+            _ => "",
+        };
+        let message =
+            format!("`{key}` belongs to a rule: indent it below the rule's `- id:`{for_all}");
         problems.error(key_place, &document, message);
         return None;
     }
@@ -63,10 +69,15 @@ pub(super) fn rules(
         );
         return spot.refused(list, message, problems);
     };
+    let exempt = Exempt::read(&fields, list.len(), problems);
     let mut read: Vec<Option<Rule>> = Vec::new();
     let mut seen: HashMap<&str, &Place> = HashMap::new();
     for (index, item) in list.iter().enumerate() {
-        read.push(rule(item, index, settings, problems));
+        let mut rule = rule(item, index, settings, problems);
+        if let Some(rule) = &mut rule {
+            exempt.add_to(rule, item, problems);
+        }
+        read.push(rule);
         if let Some((id, place)) = id_of(item) {
             if let Some(first) = seen.get(id) {
                 let spot = Spot::rule_with_id(id).field("id");

@@ -12,9 +12,9 @@ use crate::attributes::{Attributes, MAX_VALUE};
 use crate::internal::document::{Fields, Node, Problems, Spot, Value};
 
 /// How many exceptions a rule may have.
-const MAX_EXCEPTIONS: usize = 64;
+pub(super) const MAX_EXCEPTIONS: usize = 64;
 
-/// `except`: a list whose items are written like `match`.
+/// `except` and `exempt`: a list whose items are written like `match`.
 pub(super) fn read_except(node: &Node, spot: &Spot, problems: &mut Problems) -> Vec<Match> {
     let Value::List(items) = &node.value else {
         let message = format!(

@@ -59,6 +59,9 @@ pub(super) fn rule(
     let burst =
         "a burst goes with the limit that it belongs to; write `limit: 100/minute burst 20`";
     fields.refuse("burst", burst, problems);
+    let exempt =
+        "`exempt` is for all rules and stands next to `rules:`; in one rule it is called `except`";
+    fields.refuse("exempt", exempt, problems);
     let counting = Counting::read(&fields, problems);
     for row in &MATCH {
         fields.refuse(row.name, "this belongs below `match:`; indent it", problems);

@@ -4,7 +4,7 @@ use strsim::osa_distance;
 
 use super::RuleSettings;
 use super::applies::ALWAYS_KNOWN;
-use super::client_written::is_client_written;
+use super::client_written::warn_if_client_written;
 use super::grant::Grant;
 use super::matching::HEADER;
 use super::pointless::pointless;
@@ -151,10 +151,7 @@ impl RuleInspector<'_> {
         };
         let spot = self.spot.field("except");
         for (index, (item, node)) in self.rule.except.iter().zip(written).enumerate() {
-            if is_client_written(item) {
-                let message = "a client can write all that this reads, and so escape the rule; add what it cannot write, such as `ip`";
-                problems.warning(&node.place, &spot.item(index), message);
-            }
+            warn_if_client_written(item, node, &spot.item(index), problems);
         }
     }
 

@@ -796,3 +796,39 @@ fn a_rule_that_can_never_apply_at_the_front_end_is_warned_about() {
         );
     }
 }
+
+#[test]
+fn what_is_exempt_is_an_exception_of_each_rule() {
+    let text = "
+exempt:
+  - {path: /healthz}
+rules:
+  - {id: a, per: [ip], limit: 1/minute}
+  - {id: b, per: [], limit: 1/second, except: [{ip: 10.0.0.0/8}]}
+";
+    let written = "
+rules:
+  - {id: a, per: [ip], limit: 1/minute, except: [{path: /healthz}]}
+  - {id: b, per: [], limit: 1/second, except: [{ip: 10.0.0.0/8}, {path: /healthz}]}
+";
+    let exempt = RuleSet::from_yaml(text).unwrap();
+    let expected = RuleSet::from_yaml(written).unwrap();
+    assert_eq!(exempt.to_json(), expected.to_json());
+    assert_eq!(exempt.written(), expected.written());
+    let again = serde_json::json!({"rules": exempt.written()}).to_string();
+    let again = RuleSet::from_yaml(&again).unwrap();
+    assert_eq!(again.to_json(), expected.to_json());
+}
+
+#[test]
+fn exceptions_of_all_rules_are_bounded_as_if_they_were_written_out() {
+    let paths = vec!["/a/b/c"; 1_000].join(", ");
+    let rule = |index: usize| format!("  - {{id: r{index}, per: [], limit: {}/s}}\n", index + 1);
+    let rules: String = (0..1_000).map(rule).collect();
+    let text = format!("exempt: [{{path: [{paths}]}}]\nrules:\n{rules}");
+    let problems = RuleSet::from_yaml(&text).unwrap_err().to_string();
+    assert!(
+        problems.contains("in each of 1000 rules are more than 8 MiB"),
+        "{problems}"
+    );
+}

@@ -23,7 +23,7 @@ pub use keys::{Key, Kind, Presence, value, words};
 pub use problems::{Problem, Problems, Severity};
 pub use schema::{Schema, SchemaForm};
 pub use write_yaml::write_yaml;
-pub(crate) use yaml::only;
+pub(crate) use yaml::{MAX_TEXT, only};
 
 /// A part of a document and where it stands.
 #[derive(Debug, Clone)]

@@ -13,7 +13,7 @@ const MAX_DEPTH: usize = 32;
 /// How many values a document may have, those behind aliases counted each time.
 const MAX_NODES: usize = 2_000_000;
 /// How much text a document may have, in bytes, with its aliases expanded.
-const MAX_TEXT: usize = 8 << 20;
+pub(crate) const MAX_TEXT: usize = 8 << 20;
 /// The same for files of envoyproxy/ratelimit, which are often generated.
 const MAX_DESCRIPTORS: usize = 64 << 20;
 
