@@ -47,8 +47,7 @@ pub(super) fn summary(decision: &Value, now: Timestamp) -> String {
     let mut line = |name: &str, value: String| {
         let _ = writeln!(text, "  {name:<12} {value}");
     };
-    // Without the attribute there is no counter, and no wait helps.
-    let is_counted = get("reason") != &json!("missing_attribute");
+    let is_counted = is_counted(decision);
     if let (Some(remaining), Some(limit)) = (get("remaining").as_u64(), get("limit").as_u64())
         && is_counted
     {
@@ -72,6 +71,11 @@ pub(super) fn summary(decision: &Value, now: Timestamp) -> String {
         line("lease", plain(lease));
     }
     text
+}
+
+/// Whether an answer is that of a counter. Without an attribute of the key there is none, and no wait helps.
+pub(super) fn is_counted(answer: &Value) -> bool {
+    answer.get("reason") != Some(&json!("missing_attribute"))
 }
 
 /// The limit with the headline numbers of a decision.
@@ -98,7 +102,7 @@ pub(super) fn burst(limit: &Value) -> Option<String> {
     Some(format!("burst {burst}, {rate}"))
 }
 
-/// The window of a limit: `1m`, or `month` and `year` if it is a whole one of the calendar.
+/// The window of a limit: `minute`, `2h`, or `month` and `year` if it is a whole one of the calendar.
 pub(super) fn window(limit: &Value) -> Option<String> {
     let span = times::span(limit.get("window")?)?;
     let end = limit.get("reset_time").and_then(times::instant);
@@ -106,10 +110,9 @@ pub(super) fn window(limit: &Value) -> Option<String> {
         end.is_some_and(|end| calendar.around(end - Micros::new(1)) == (end - span, end))
     };
     let calendar = [Window::Month, Window::Year];
-    Some(match calendar.iter().find(is_whole) {
-        Some(calendar) => calendar.to_string(),
-        None => times::length(span),
-    })
+    let whole = calendar.iter().find(is_whole);
+    let rate = Rate::new(1, *whole.unwrap_or(&Window::Span(span))).to_string();
+    rate.strip_prefix("1/").map(str::to_owned)
 }
 
 /// Why a decision, or one of its limits, denies; `None` if it does not.
@@ -158,16 +161,23 @@ fn limits_table(limits: &[Value], now: Timestamp) -> String {
     for limit in limits {
         let get = |key: &str| limit.get(key).unwrap_or(&Value::Null);
         let is = |key: &str| get(key) == &json!(true);
-        let text = |key: &str| cell(get(key));
-        let reset = times::instant(get("reset_time"));
+        let is_counted = is_counted(limit);
+        let number = |key: &str| {
+            if is_counted {
+                cell(get(key))
+            } else {
+                "-".to_owned()
+            }
+        };
+        let reset = times::instant(get("reset_time")).filter(|_| is_counted);
         let notes = ["shadow", "degraded"].into_iter().filter(|note| is(note));
         let notes: Vec<String> = notes.map(str::to_owned).chain(reason(limit)).collect();
-        let again = (!is("allowed")).then(|| retry(get("retry_after")));
+        let again = (!is("allowed") && is_counted).then(|| retry(get("retry_after")));
         table.row(vec![
-            text("rule"),
+            cell(get("rule")),
             if is("allowed") { "allowed" } else { "denied" }.to_owned(),
-            text("remaining"),
-            burst(limit).unwrap_or_else(|| text("limit")),
+            number("remaining"),
+            burst(limit).unwrap_or_else(|| number("limit")),
             window(limit).unwrap_or_else(|| "-".to_owned()),
             reset.map_or_else(|| "-".to_owned(), |at| times::length(at.since(now))),
             again.unwrap_or_else(|| "-".to_owned()),
@@ -246,6 +256,10 @@ mod tests {
         assert_eq!(until(1_796_083_201, 30).as_deref(), Some("30d"));
         let unknown = json!({"window": 2_592_000});
         assert_eq!(window(&unknown).as_deref(), Some("30d"));
+        for (seconds, text) in [(1, "second"), (60, "minute"), (90, "90s"), (7200, "2h")] {
+            let limit = json!({"window": seconds});
+            assert_eq!(window(&limit).as_deref(), Some(text));
+        }
     }
 
     #[test]
@@ -263,6 +277,18 @@ mod tests {
         let expected =
             "denied by rule per-user\n  reason       the attribute `user_id` is missing\n";
         assert_eq!(plainly(&denied), expected);
+        let mut limit = denied.clone();
+        limit["allowed"] = json!(false);
+        let mut two = denied.clone();
+        two["limits"] = json!([limit, limit]);
+        let text = plainly(&two);
+        let row = text.lines().last().unwrap_or_default();
+        let cells: Vec<&str> = row.split_whitespace().take(7).collect();
+        assert_eq!(
+            cells,
+            ["per-user", "denied", "-", "-", "-", "-", "-"],
+            "{text}"
+        );
     }
 
     #[test]

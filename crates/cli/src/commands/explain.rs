@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use tidegate::Timestamp;
 
-use super::decision::{DEGRADED, burst, list, reason, retry, summary, window};
+use super::decision::{DEGRADED, burst, is_counted, list, reason, retry, summary, window};
 use super::question::QuestionArgs;
 use crate::arguments::ServerArgs;
 use crate::client::ApiClient;
@@ -131,7 +131,10 @@ fn numbers(limit: &Value, now: Timestamp) -> String {
         None => styled(GOOD, "allows"),
         Some(reason) => format!("{}: {reason}", styled(BAD, "denies")),
     };
-    if let (Some(remaining), Some(whole)) = (get("remaining").as_u64(), get("limit").as_u64()) {
+    let is_counted = is_counted(limit);
+    if let (Some(remaining), Some(whole)) = (get("remaining").as_u64(), get("limit").as_u64())
+        && is_counted
+    {
         let _ = match (burst(limit), window(limit)) {
             (Some(burst), _) => write!(text, "; {remaining} left of {burst}"),
             (None, Some(window)) => write!(text, "; {remaining} of {whole} left per {window}"),
@@ -141,7 +144,7 @@ fn numbers(limit: &Value, now: Timestamp) -> String {
     if let Some(reset) = times::instant(get("reset_time")).filter(|reset| *reset > now) {
         let _ = write!(text, ", all back in {}", times::length(reset.since(now)));
     }
-    if !is("allowed") {
+    if !is("allowed") && is_counted {
         let _ = write!(text, ", retry after {}", retry(get("retry_after")));
     }
     if is("shadow") {
