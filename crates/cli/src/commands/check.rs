@@ -36,10 +36,11 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Answer> {
         output::print_json(&reply.body)?;
     } else {
         output::print(&decision(&reply.body, args.question.now()))?;
-        if list(&reply.body, "limits").is_empty() {
-            let given = &args.question.attributes.attributes;
-            output::note(&advice::no_rule(&client, given))?;
-        }
+        let given = &args.question.attributes.attributes;
+        output::note(&match list(&reply.body, "limits") {
+            [] => advice::no_rule(&client, given),
+            _ => advice::unused(&client, given),
+        })?;
     }
     Ok(if is_allowed { Answer::Yes } else { Answer::No })
 }

@@ -1,9 +1,10 @@
-//! Explains why no rule applied: the attributes that the rules use, and probable misspellings.
+//! Explains why no rule applied: the attributes that the rules use, and probable misspellings. Where one applied, the
+//! attributes that no rule uses.
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::client::ApiClient;
 use crate::output::plain;
@@ -11,16 +12,68 @@ use crate::output::plain;
 /// The [`likeness`] from which a name counts as a misspelling.
 const ALIKE: usize = 700_000;
 
+/// What every request has, whether rules use it or not.
+const DESCRIBES: [&str; 4] = ["ip", "method", "path", "host"];
+
 /// The message when no rule applied. Without details, if the rules may not be read.
 pub(super) fn no_rule(client: &ApiClient, given: &[(String, String)]) -> String {
-    let rules = client
-        .get("/v1/rules")
-        .and_then(|reply| reply.accept(&[200]))
-        .and_then(|reply| reply.list("rules").map(<[Value]>::to_vec));
-    match rules {
+    match rules(client) {
         Ok(rules) => advice(&rules, given),
         Err(_) => "no rule limits this request\n".to_owned(),
     }
+}
+
+/// A line for each attribute that no rule uses: it is probably misspelt, and the rule that was meant did not apply.
+/// Nothing if the rules may not be read.
+pub(super) fn unused(client: &ApiClient, given: &[(String, String)]) -> String {
+    let describes = |(name, _): &(String, String)| DESCRIBES.contains(&name.as_str());
+    // Without a token the rules cannot be read.
+    if given.iter().all(describes) || client.token().is_none() {
+        return String::new();
+    }
+    rules(client).map_or_else(|_| String::new(), |rules| unused_by(&rules, given))
+}
+
+fn rules(client: &ApiClient) -> anyhow::Result<Vec<Value>> {
+    let reply = client.get("/v1/rules")?.accept(&[200])?;
+    reply.list("rules").map(<[Value]>::to_vec)
+}
+
+fn unused_by(rules: &[Value], given: &[(String, String)]) -> String {
+    // Descriptors have no `per`, and use all that they are sent.
+    if rules.iter().any(|rule| rule.get("per").is_none()) {
+        return String::new();
+    }
+    let used: Vec<String> = rules.iter().flat_map(attributes_of).collect();
+    let conditions: Vec<&str> = rules.iter().flat_map(conditions_of).collect();
+    let is_used = |name: &str| {
+        // A condition may put names together, and name them in other ways than `attributes["x"]`.
+        let may_read = |text: &&str| text.contains(name) || reads_any(text);
+        used.iter().any(|used| used == name) || conditions.iter().any(may_read)
+    };
+    let mut text = String::new();
+    for (name, _) in given {
+        if is_used(name) || DESCRIBES.contains(&name.as_str()) {
+            continue;
+        }
+        let _ = write!(text, "no rule uses the attribute `{}`", plain(name));
+        let _ = match misspelt(name, &used, given) {
+            Some(near) => writeln!(text, "; did you mean `{}`?", plain(near)),
+            None => writeln!(text),
+        };
+    }
+    text
+}
+
+/// The attribute of rules that a given name probably means: one that was not given.
+fn misspelt<'u>(name: &str, used: &'u [String], given: &[(String, String)]) -> Option<&'u str> {
+    let is_given = |used: &str| given.iter().any(|(name, _)| name == used);
+    let missing: Vec<&str> = used
+        .iter()
+        .map(String::as_str)
+        .filter(|used| !is_given(used))
+        .collect();
+    nearest(&name.to_lowercase(), &missing)
 }
 
 fn advice(rules: &[Value], given: &[(String, String)]) -> String {
@@ -46,17 +99,8 @@ fn advice(rules: &[Value], given: &[(String, String)]) -> String {
         "no rule limits this request; rules here look at: {}{exceptions}\n`tidegate explain` shows why, rule by rule\n",
         plain(&used.join(", "))
     );
-    let names: Vec<&str> = used.iter().map(String::as_str).collect();
-    for (name, _) in given {
-        if names.contains(&name.as_str()) {
-            continue;
-        }
-        let missing: Vec<&str> = names
-            .iter()
-            .copied()
-            .filter(|used| given.iter().all(|(name, _)| name != used))
-            .collect();
-        if let Some(near) = nearest(&name.to_lowercase(), &missing) {
+    for (name, _) in given.iter().filter(|(name, _)| !used.contains(name)) {
+        if let Some(near) = misspelt(name, &used, given) {
             let _ = writeln!(
                 text,
                 "`{name}` is not one of them; did you mean `{}`?",
@@ -102,8 +146,7 @@ fn attributes_of(rule: &Value) -> Vec<String> {
     let per = rule.get("per").and_then(Value::as_array);
     let per = per.into_iter().flatten().filter_map(Value::as_str);
     names.extend(per.map(str::to_owned));
-    let matches = rule.get("match").and_then(Value::as_object);
-    for (part, value) in matches.into_iter().flatten() {
+    for (part, value) in matches_of(rule).flatten() {
         match part.as_str() {
             "attributes" => names.extend(
                 value
@@ -119,7 +162,36 @@ fn attributes_of(rule: &Value) -> Vec<String> {
     if rule.get("tiers").is_some() {
         names.push("tier".to_owned());
     }
+    let cost = rule.get("cost").and_then(|cost| cost.get("attribute"));
+    names.extend(cost.and_then(Value::as_str).map(str::to_owned));
     names
+}
+
+/// `match` and the items of `except`.
+fn matches_of(rule: &Value) -> impl Iterator<Item = &Map<String, Value>> {
+    let except = rule.get("except").and_then(Value::as_array);
+    let all = rule
+        .get("match")
+        .into_iter()
+        .chain(except.into_iter().flatten());
+    all.filter_map(Value::as_object)
+}
+
+/// The conditions of a rule.
+fn conditions_of(rule: &Value) -> impl Iterator<Item = &str> {
+    matches_of(rule).filter_map(|item| item.get("when")?.as_str())
+}
+
+/// Whether a condition reads attributes without naming them: `attributes.exists(…)`, `attributes[attributes.x]`.
+fn reads_any(condition: &str) -> bool {
+    let mut uses = condition.split("attributes").skip(1);
+    uses.any(|rest| match rest.trim_start().strip_prefix('[') {
+        Some(index) => !index.trim_start().starts_with(['"', '\'']),
+        None => rest.strip_prefix('.').is_some_and(|word| {
+            let is_word = |c: char| c.is_alphanumeric() || c == '_';
+            word.trim_start_matches(is_word).starts_with('(')
+        }),
+    })
 }
 
 /// The attributes that a condition names: `attributes["x"]`, `attributes.x`.
@@ -162,6 +234,31 @@ mod tests {
         let given = [("userid", "u1"), ("path", "/v2"), ("colour", "red")];
         let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
         insta::assert_snapshot!(advice(&rules, &given));
+    }
+
+    #[test]
+    fn attributes_that_no_rule_uses_are_named_although_a_rule_applied() {
+        let keyed = json!({"id": "a", "per": ["api_key"], "tiers": {"pro": "2/s"}, "cost": {"attribute": "bytes"},
+            "except": [{"attributes": {"staff": "1"}}], "match": {"when": "'region' in attributes"}});
+        let all = json!({"id": "b", "per": [], "limit": "1/s"});
+        let any =
+            json!({"id": "c", "per": [], "match": {"when": "attributes.exists(a, a == 'b')"}});
+        let descriptor = json!({"id": "d"});
+        let unused = |rules: &[&Value], names: &[&str]| {
+            let rules: Vec<Value> = rules.iter().map(|rule| (*rule).clone()).collect();
+            let given = names
+                .iter()
+                .map(|name| ((*name).to_owned(), "x".to_owned()));
+            unused_by(&rules, &given.collect::<Vec<_>>())
+        };
+        assert_eq!(
+            unused(&[&keyed, &all], &["path", "apikey", "colour"]),
+            "no rule uses the attribute `apikey`; did you mean `api_key`?\nno rule uses the attribute `colour`\n"
+        );
+        let used = ["ip", "api_key", "tier", "bytes", "staff", "region"];
+        assert_eq!(unused(&[&keyed, &all], &used), "");
+        assert_eq!(unused(&[&keyed, &any], &["apikey"]), "");
+        assert_eq!(unused(&[&keyed, &descriptor], &["apikey"]), "");
     }
 
     #[test]

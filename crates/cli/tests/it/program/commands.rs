@@ -49,6 +49,19 @@ fn a_check_without_a_rule_says_what_rules_look_at() {
 }
 
 #[test]
+fn an_attribute_that_no_rule_uses_is_named_although_a_rule_applied() {
+    let answers = [("429 Too Many Requests", DENIED), ("200 OK", RULES)];
+    let line = "check --token t -a ip=1.2.3.4 -a path=/x -a userid=u1";
+    let (run, asked) = run(line, "", &answers);
+    assert_eq!(run.code, Some(1), "{}", run.whole());
+    assert_eq!(
+        run.stderr,
+        "no rule uses the attribute `userid`; did you mean `user_id`?\n"
+    );
+    assert_eq!(asked.len(), 2, "{asked:?}");
+}
+
+#[test]
 fn unreadable_rules_do_not_spoil_an_answer() {
     let answers = [("200 OK", NO_RULE), ("403 Forbidden", "{}")];
     let (run, _) = run("check", "", &answers);
