@@ -13,18 +13,21 @@ mod output;
 mod schema;
 mod serve;
 mod times;
+mod tips;
 
 use std::process::ExitCode;
 
-use arguments::{Cli, Command};
-use clap::Parser as _;
+use arguments::Command;
 
 /// A server allocates and frees small objects on every core, which the system's allocator does slowly.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match tips::parse(std::env::args_os().collect()) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
     cli.color.apply();
     match cli.command {
         Command::Serve(args) => serve::run(&args),
