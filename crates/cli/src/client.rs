@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::Value;
-use settings::{base_url, bearer, is_loopback, made_token, roots_in};
+use settings::{base_url, bearer, is_loopback, made_token, roots_in, why_no_token};
 use ureq::http::{HeaderValue, Method, Request, Response, header};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body, Proxy};
@@ -34,6 +34,8 @@ pub(crate) struct ApiClient {
     /// Where calls are sent.
     pub(crate) base: String,
     token: Option<HeaderValue>,
+    /// Why there is no token, if there is none.
+    no_token: String,
 }
 
 /// The reply of a server, as JSON.
@@ -53,7 +55,8 @@ struct Call {
     method: Method,
     path: String,
     server: String,
-    has_token: bool,
+    /// Why it was sent without a token, if it was.
+    no_token: Option<String>,
 }
 
 impl ApiClient {
@@ -68,6 +71,7 @@ impl ApiClient {
             },
         };
         let token = token.as_deref().map(bearer).transpose()?;
+        let no_token = why_no_token(&server, Path::new(&args.data_dir));
         let roots = args.ca_file.as_deref().map(roots_in).transpose()?;
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let tls = TlsConfig::builder()
@@ -95,6 +99,7 @@ impl ApiClient {
             server,
             base,
             token,
+            no_token,
         })
     }
 
@@ -136,7 +141,7 @@ impl ApiClient {
             method: method.clone(),
             path: path.to_owned(),
             server: self.server.clone(),
-            has_token: self.token.is_some(),
+            no_token: self.token.is_none().then(|| self.no_token.clone()),
         };
         let mut request = Request::builder()
             .method(method)

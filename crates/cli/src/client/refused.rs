@@ -23,6 +23,8 @@ impl Refused {
         let text = |key: &str| body.get(key).and_then(Value::as_str).map(plain);
         let said = text("detail").or_else(|| text("title"));
         let message = match (said, advice(call, status)) {
+            // The caller knows better than the server what is missing here.
+            (_, Some(advice)) if status == 401 && call.no_token.is_some() => advice,
             (Some(said), Some(advice)) => format!("{said}; {advice}"),
             (Some(said), None) => said,
             (None, Some(advice)) => format!("the server answered {status}; {advice}"),
@@ -40,14 +42,12 @@ impl Refused {
 /// Advice for a missing or unknown token.
 fn advice(call: &Call, status: u16) -> Option<String> {
     let scope = call.scope();
-    match (status, call.has_token) {
-        (401, false) => Some(format!(
-            "give a token with the scope `{scope}` by --token or TIDEGATE_TOKEN, or the data directory of a server on this machine by --data-dir"
-        )),
-        (401 | 403, true) => Some(format!(
+    match (status, &call.no_token) {
+        (401, Some(why)) => Some(format!("no token: {why} (scope `{scope}`)")),
+        (401 | 403, None) => Some(format!(
             "give a token with the scope `{scope}` by --token or TIDEGATE_TOKEN"
         )),
-        (403, false) => Some(format!(
+        (403, Some(_)) => Some(format!(
             "if the server has tokens, give one with the scope `{scope}` by --token or TIDEGATE_TOKEN"
         )),
         _ => None,

@@ -56,6 +56,23 @@ pub(super) fn made_token(server: &str, directory: &Path) -> Option<MadeToken> {
     Some(MadeToken { token, base })
 }
 
+/// Why there is no token for a server, if none was given and [`made_token`] found none, and what to use.
+pub(super) fn why_no_token(server: &str, directory: &Path) -> String {
+    let shown = directory.display();
+    let why = if !is_loopback(server) {
+        return "none was given; use --token or TIDEGATE_TOKEN".to_owned();
+    } else if !directory.exists() {
+        format!("`{shown}` not found")
+    } else if RunningServer::find(directory).is_none() {
+        format!("no server runs on `{shown}`")
+    } else if RunningServer::token(directory).is_none() {
+        return format!("`{shown}` has none; use --token or TIDEGATE_TOKEN");
+    } else {
+        format!("the server of `{shown}` has another address")
+    };
+    format!("{why}; use --data-dir, --token or TIDEGATE_TOKEN")
+}
+
 pub(super) fn bearer(token: &str) -> anyhow::Result<HeaderValue> {
     let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| {
         anyhow!("the token has characters that cannot be sent; is a line end in it?")

@@ -120,7 +120,7 @@ fn a_refusal_names_the_scope_of_the_call() {
         let error = reply.accept(&[200]).unwrap_err().to_string();
         asked.join().unwrap();
         assert!(
-            error.contains(&format!("the scope `{scope}`")),
+            error.contains(&format!("(scope `{scope}`)")),
             "{path}: {error}"
         );
     }
