@@ -254,6 +254,9 @@ fn unreachable(server: &str, error: ureq::Error) -> anyhow::Error {
         ureq::Error::Protocol(error) if server.starts_with("http://") => anyhow!(
             "{server} does not answer as HTTP ({error}); if it uses TLS, write https:// (--server URL)"
         ),
+        error if is_not_tls(&error) => {
+            anyhow!("{server} does not use TLS; write http:// (--server URL)")
+        }
         error if is_certificate(&error) => anyhow::Error::new(error).context(format!(
             "the certificate of {server} is not trusted; give that of its authority with --ca-file PEM"
         )),
@@ -262,12 +265,21 @@ fn unreachable(server: &str, error: ureq::Error) -> anyhow::Error {
 }
 
 fn is_certificate(error: &ureq::Error) -> bool {
-    let inner = match error {
+    matches!(tls(error), Some(rustls::Error::InvalidCertificate(_)))
+}
+
+/// Whether the answer to a TLS handshake was something else, such as HTTP.
+fn is_not_tls(error: &ureq::Error) -> bool {
+    let wrong = rustls::InvalidMessage::InvalidContentType;
+    matches!(tls(error), Some(rustls::Error::InvalidMessage(message)) if *message == wrong)
+}
+
+fn tls(error: &ureq::Error) -> Option<&rustls::Error> {
+    match error {
         ureq::Error::Rustls(error) => Some(error),
         ureq::Error::Io(error) => error.get_ref().and_then(|error| error.downcast_ref()),
         _ => None,
-    };
-    matches!(inner, Some(rustls::Error::InvalidCertificate(_)))
+    }
 }
 
 #[cfg(test)]

@@ -45,7 +45,12 @@ impl LoadRunError {
 
 impl From<hyper::Error> for LoadRunError {
     fn from(error: hyper::Error) -> Self {
-        Self::Lost(format!("connection lost: {error}"))
+        let advice = if error.is_parse() {
+            "; if the server uses TLS, write https://"
+        } else {
+            ""
+        };
+        Self::Lost(format!("connection lost: {error}{advice}"))
     }
 }
 

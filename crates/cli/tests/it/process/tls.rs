@@ -45,8 +45,25 @@ fn a_check_over_https_is_answered_to_those_who_trust_the_certificate() {
         "{}",
         distrusted.stderr
     );
-    let plain = folder.run(&["check", "--server", &server.url()]);
-    assert_eq!(plain.code, Some(2), "{}", plain.whole());
+    for command in [&["check"][..], &["bench", "http", "-a", "ip=::1"]] {
+        let plain = folder.run(&[command, &["--server", &server.url()]].concat());
+        assert_eq!(plain.code, Some(2), "{}", plain.whole());
+        assert!(plain.stderr.contains("write https://"), "{}", plain.stderr);
+    }
+}
+
+#[test]
+fn a_server_without_tls_is_named_as_such() {
+    let folder = ProgramFolder::new();
+    folder.write("rules.yaml", "rules: []\n");
+    let server = folder.serve(&["--rules", "rules.yaml"]);
+    let refused = check(&folder, &server, &[]);
+    assert_eq!(refused.code, Some(2), "{}", refused.whole());
+    assert!(
+        refused.stderr.contains("does not use TLS; write http://"),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[test]
