@@ -116,23 +116,50 @@ impl Sentinels {
         &self.nodes
     }
 
-    /// Listens to one sentinel until the connection ends. Calls `on_switch` when there is a new master, and stops if
+    /// Listens to one sentinel until the connection ends. Calls `on_switch` when it names a new master, and stops if
     /// that returns `None`. `None` too if the sentinel cannot be reached.
     pub(crate) async fn listen(
         &self,
         node: &RedisNode,
-        on_switch: impl Fn() -> Option<()>,
+        on_switch: impl Fn(RedisNode) -> Option<()>,
     ) -> Option<()> {
         let mut messages = self.dialer.listen(node, Role::Sentinel).await.ok()?;
         messages.subscribe("+switch-master").await.ok()?;
         let mut messages = messages.into_on_message();
         while let Some(message) = messages.next().await {
             let text: String = message.get_payload().unwrap_or_default();
-            if text.split_whitespace().next() == Some(&self.name) {
-                tracing::info!(master = self.name, "the sentinels have a new master");
-                on_switch()?;
+            if let Some(master) = switched_to(&text, &self.name) {
+                on_switch(master)?;
             }
         }
         Some(())
+    }
+}
+
+/// The new master of a message `NAME OLD-HOST OLD-PORT HOST PORT`, if it is about this name.
+fn switched_to(message: &str, name: &str) -> Option<RedisNode> {
+    let mut words = message.split_whitespace();
+    if words.next() != Some(name) {
+        return None;
+    }
+    let host = words.nth(2)?.to_owned();
+    let port = words.next()?.parse().ok()?;
+    Some(RedisNode::Tcp { host, port })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_of_a_failover_names_the_new_master() {
+        let to = |message: &str| switched_to(message, "main").map(|node| node.to_string());
+        let expected = Some("10.0.0.2:6380".to_owned());
+        assert_eq!(to("main 10.0.0.1 6379 10.0.0.2 6380"), expected);
+        let expected = Some("[2001:db8::2]:6380".to_owned());
+        assert_eq!(to("main 2001:db8::1 6379 2001:db8::2 6380"), expected);
+        assert_eq!(to("other 10.0.0.1 6379 10.0.0.2 6380"), None);
+        assert_eq!(to("main 10.0.0.1 6379 10.0.0.2 many"), None);
+        assert_eq!(to("main"), None);
     }
 }
