@@ -100,6 +100,11 @@ impl DescriptorShares {
             is_over: clients + upstream > left,
         }
     }
+
+    /// Whether clearly fewer clients fit than are wanted. A tenth less makes no difference that anyone has to act on.
+    fn falls_short_of(&self, max_connections: u64) -> bool {
+        self.clients < max_connections - max_connections / 10
+    }
 }
 
 /// The file descriptors of a server, divided.
@@ -140,7 +145,7 @@ impl FileDescriptors {
                 upstream = shares.upstream,
                 "the limit on file descriptors is too low for that many connections; raise it (`ulimit -n`, LimitNOFILE in systemd), or lower `max_upstream_connections`"
             );
-        } else if wide(config.max_connections) > shares.clients {
+        } else if shares.falls_short_of(wide(config.max_connections)) {
             tracing::warn!(
                 limit,
                 max_connections = config.max_connections,
@@ -214,5 +219,12 @@ mod tests {
             };
             assert_eq!(DescriptorShares::new(limit, needs), expected, "{limit}");
         }
+        // The default of `max_connections` fits nearly into 20,000.
+        let nearly = DescriptorShares::new(20_000, gateway);
+        assert!(nearly.clients < 10_000, "{nearly:?}");
+        assert!(!nearly.falls_short_of(10_000));
+        assert!(!nearly.falls_short_of(nearly.clients));
+        assert!(nearly.falls_short_of(12_000));
+        assert!(DescriptorShares::new(1_024, gateway).falls_short_of(10_000));
     }
 }
