@@ -24,20 +24,16 @@ pub(super) fn id_of(domain: &str, steps: &[DescriptorStep]) -> String {
             Wanted::Fitting { wildcard, .. } => {
                 let text = wildcard.to_string();
                 exact.push_str(&length_and(&text));
-                format!("{}_*", step.key)
+                format!("{}_{text}", step.key)
             }
         });
     }
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let fits = names.iter().all(|name| name.bytes().all(is_plain));
+    if !fits {
+        names = names.iter().map(|name| readable(name)).collect();
+    }
     let mut id = names.join(".");
-    id = id
-        .chars()
-        .map(|character| match u8::try_from(character) {
-            Ok(byte) if is_plain(byte) || byte == b'.' => character,
-            _ => '-',
-        })
-        .collect();
     let begins = id
         .bytes()
         .next()
@@ -53,6 +49,21 @@ pub(super) fn id_of(domain: &str, steps: &[DescriptorStep]) -> String {
         (mark ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     });
     format!("{id}-{mark:08x}")
+}
+
+/// A name in the letters of an id: `path_v1-any` for `path_/v1/*`.
+fn readable(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let name = name.replace('*', "/any/");
+    let words = name.split(|c| !is_plain(c)).filter(|word| !word.is_empty());
+    let mut text = String::new();
+    for word in words {
+        if !text.is_empty() && !text.ends_with(['_', '-']) {
+            text.push('-');
+        }
+        text.push_str(word);
+    }
+    text
 }
 
 /// A text that does not flow into the next.
@@ -88,8 +99,13 @@ mod tests {
         let table = [
             // domain       steps                                       id                          marked
             ("messaging",   vec![step("type", "sms"), step("to", "")],  "messaging.type_sms.to",    false),
-            ("a",           vec![step("path", "/v1")],                  "a.path_-v1-",              true),
-            ("a",           vec![step("path", "/v*")],                  "a.path_--",                true),
+            ("a",           vec![step("path", "/v1")],                  "a.path_v1-",               true),
+            ("web",         vec![step("path", "/*")],                   "web.path_any-",            true),
+            ("a",           vec![step("path", "/v1/*/x*")],             "a.path_v1-any-x-any-",     true),
+            ("a",           vec![step("k", "Grüße, Welt")],             "a.k_Gr-e-Welt-",           true),
+            ("a",           vec![step("k", "**")],                      "a.k_any-",                 true),
+            ("a",           vec![step("ip", "10.0.0.1/8")],             "a.ip_10.0.0.1-8-",         true),
+            ("a/b",         vec![step("k", "//")],                      "a-b.k_-",                  true),
             ("a.b",         vec![step("k", "")],                        "a.b.k-",                   true),
             ("_a",          vec![step("k", "")],                        "d_a.k-",                   true),
             ("a",           vec![step("k", &long)],                     cut.as_str(),               true),
