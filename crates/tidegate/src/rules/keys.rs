@@ -96,7 +96,7 @@ pub(super) static MATCH: [Key; 6] = [
     Key::new("host", Kind::OneOrMore(1, &Kind::Text("")), "hosts, without a port; `*.` is any name below").filled().like("*.example.org"),
     Key::new("ip", Kind::OneOrMore(1, &Kind::Pattern("[.:]")), "addresses and networks").filled().like("10.0.0.0/8"),
     Key::new("attributes", Kind::MapOf(NAME, &Kind::OneOrMore(1, &Kind::Text(""))), "attributes, each with one of these values").filled().like(r#"{"plan": ["free", "trial"]}"#),
-    Key::new("when", Kind::Text(""), "a condition in CEL on `attributes` and `cost`").filled().like(r#"attributes["region"] == "eu" && cost > 1"#),
+    Key::new("when", Kind::Text(""), "a condition in CEL on `attributes` and `cost`").filled().like(r#""region" in attributes && attributes["region"] == "eu""#),
 ];
 
 /// The long form of a limit.

@@ -1,4 +1,4 @@
-//! Conditions in CEL: `attributes["region"] == "eu" && cost > 1`.
+//! Conditions in CEL: `"region" in attributes && attributes["region"] == "eu"`.
 //!
 //! Bounded in size and depth before they are parsed, so that neither parsing nor evaluating one can
 //! exhaust a thread's stack or take long, whatever a rule says.
@@ -360,6 +360,22 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(holds(text), expected, "{text}");
         }
+    }
+
+    /// A rule is skipped where its condition cannot be evaluated, and people copy the example.
+    #[test]
+    fn the_example_can_be_evaluated_without_its_attribute() {
+        let row = crate::rules::keys::MATCH
+            .iter()
+            .find(|row| row.name == "when");
+        let condition = Condition::parse(row.unwrap().example).unwrap();
+        let facts = |attributes: &Attributes<'_>| {
+            condition.holds(&Facts::of(attributes, InvalidCredentials::Deny).normal)
+        };
+        assert_eq!(facts(&Attributes::new().with_cost(3)), Ok(false));
+        let mut attributes = Attributes::new();
+        attributes.insert("region", "eu").unwrap();
+        assert_eq!(facts(&attributes.with_cost(3)), Ok(true));
     }
 
     #[test]
