@@ -99,7 +99,7 @@ impl SeenClient for SeenDecision<'_, '_, '_> {
             retry_after: retry.and_then(Retry::wait).map(Micros::get),
             grant_from: source.name(),
             grant: match current {
-                Some(limit) => limit.rate().in_words().into(),
+                Some(limit) => limit.rate().to_string().into(),
                 None => self.grants.of(grant),
             },
             cost: part.attributes.cost(),
