@@ -143,16 +143,16 @@ pub trait ShowRequests {
 }
 
 /// A sample, with the hash of its key; zero if it has none.
-type Sample = (u64, Arc<SeenRequest>);
+type DeniedSample = (u64, Arc<SeenRequest>);
 
 fn bytes_of(denied: &SeenRequest) -> usize {
-    size_of::<Sample>() + denied.bytes()
+    size_of::<DeniedSample>() + denied.bytes()
 }
 
 /// The newest samples of a rule's denied requests, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct DeniedSamples {
-    samples: VecDeque<Sample>,
+    samples: VecDeque<DeniedSample>,
     bytes: usize,
 }
 
@@ -160,7 +160,7 @@ impl DeniedSamples {
     /// Adds a sample, unless there is no memory for it. The oldest of a client with too many makes room, else the
     /// oldest of all.
     pub(crate) fn add(&mut self, hash: u64, denied: &Arc<SeenRequest>, budget: &MemoryBudget) {
-        let of_client = |(other, _): &Sample| *other == hash;
+        let of_client = |(other, _): &DeniedSample| *other == hash;
         let count = self.samples.iter().filter(|one| of_client(one)).count();
         if count >= MOST_OF_CLIENT {
             let oldest = self.samples.iter().position(of_client);

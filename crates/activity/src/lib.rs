@@ -17,6 +17,8 @@ mod distinct_sketch;
 mod evidence;
 mod evidence_bytes;
 mod history;
+#[cfg(test)]
+mod instances_tests;
 mod live;
 mod names;
 mod part;

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tidegate::gate::ObservedRule;
 use tidegate::rules::Grant;
-use tidegate::{Micros, Reason, Retry};
+use tidegate::{Micros, Reason, Retry, Timestamp};
 use tidegate_activity::{
     DeniedRequest, KeptAttribute, KeyName, KeyPart, LastDecision, RequestTexts, SeenClient,
     SeenRequest, ShowRequests,
@@ -89,7 +89,7 @@ impl SeenClient for SeenDecision<'_, '_, '_> {
         let attributes = part.attributes.iter().filter(is_kept).take(MOST);
         let attributes: SmallVec<[(&str, &str); 8]> = attributes.collect();
         SeenRequest {
-            at: self.rule.at().map_or(0, |at| at.as_micros()),
+            at: self.rule.at().map_or(0, Timestamp::as_micros),
             is_allowed: part.decision.is_allowed(),
             decided_by: decided_by
                 .filter(|id| *id != self.rule.rule().id())

@@ -35,6 +35,41 @@ fn denied(answer: &Value) -> Vec<(String, u64, u64)> {
     rows.collect()
 }
 
+/// Samples and last decisions of both servers are in the answers of the first.
+fn has_evidence_of_all(servers: &[Server; 2], shown: &str) {
+    let ids: Vec<Value> = {
+        let answer = keys(&servers[0], "per-user/keys");
+        let instances = answer["instances"].as_array().unwrap().iter();
+        instances.map(|instance| instance["id"].clone()).collect()
+    };
+    let last = keys(&servers[0], "per-user/keys?window=1h");
+    let third = &last["keys"][2]["last"];
+    assert_eq!(
+        (&third["instance"], &third["reason"]),
+        (&ids[1], &json!("over_limit"))
+    );
+    assert_eq!(third["attributes"]["user_id"], "u3");
+    assert_eq!(
+        third["attributes"]["api_key"],
+        shown.trim_start_matches("sk-l…")
+    );
+    let get = |call: &str| {
+        let reply = servers[0].ask(&format!("GET {call}"), "").with_status(200);
+        assert!(!reply.body.contains(SECRET), "{}", reply.body);
+        reply.json()
+    };
+    let denied_requests = get("/v1/denied?key=u3");
+    let denied_requests = denied_requests["denied"].as_array().unwrap().clone();
+    assert_eq!(denied_requests.len(), 2);
+    assert_eq!(denied_requests[0]["instance"], ids[1]);
+    let of_both = get("/v1/denied?key=u1");
+    for id in &ids {
+        let mut of_both = of_both["denied"].as_array().unwrap().iter();
+        assert!(of_both.any(|one| one["instance"] == *id), "{id}");
+    }
+    assert_eq!(get("/v1/clients?search=U3")["clients"][0]["denied"], 2);
+}
+
 #[test]
 fn any_server_answers_for_all_and_says_which_are_in_the_answer() {
     let redis = RedisServer::start();
@@ -97,38 +132,7 @@ fn any_server_answers_for_all_and_says_which_are_in_the_answer() {
     let shown = by_key["keys"][0]["key"]["api_key"].as_str().unwrap();
     assert!(shown.starts_with("sk-l…"), "{shown}");
 
-    // Samples and last decisions of all of them.
-    let ids: Vec<Value> = {
-        let answer = keys(&servers[0], "per-user/keys");
-        let instances = answer["instances"].as_array().unwrap().iter();
-        instances.map(|instance| instance["id"].clone()).collect()
-    };
-    let last = keys(&servers[0], "per-user/keys?window=1h");
-    let third = &last["keys"][2]["last"];
-    assert_eq!(
-        (&third["instance"], &third["reason"]),
-        (&ids[1], &json!("over_limit"))
-    );
-    assert_eq!(third["attributes"]["user_id"], "u3");
-    assert_eq!(
-        third["attributes"]["api_key"],
-        shown.trim_start_matches("sk-l…")
-    );
-    let get = |call: &str| {
-        let reply = servers[0].ask(&format!("GET {call}"), "").with_status(200);
-        assert!(!reply.body.contains(SECRET), "{}", reply.body);
-        reply.json()
-    };
-    let denied_requests = get("/v1/denied?key=u3");
-    let denied_requests = denied_requests["denied"].as_array().unwrap().clone();
-    assert_eq!(denied_requests.len(), 2);
-    assert_eq!(denied_requests[0]["instance"], ids[1]);
-    let of_both = get("/v1/denied?key=u1");
-    for id in &ids {
-        let mut of_both = of_both["denied"].as_array().unwrap().iter();
-        assert!(of_both.any(|one| one["instance"] == *id), "{id}");
-    }
-    assert_eq!(get("/v1/clients?search=U3")["clients"][0]["denied"], 2);
+    has_evidence_of_all(&servers, shown);
 
     // What is in Redis: small, soon gone, and no secret, not even the beginning of one.
     let mut names: Vec<String> = redis.query(&["KEYS", "tg:{activity}:*"]);
