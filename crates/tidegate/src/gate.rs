@@ -33,7 +33,7 @@ pub use charge::Charged;
 pub use deciding::StoreIsRemote;
 pub use decision::{Decision, LimitOutcome};
 pub use decisions::Decisions;
-pub use explain::{ExplainedGrant, ExplainedRule, Explanation};
+pub use explain::{ExplainedGrant, ExplainedRule, ExplainedTier, Explanation};
 pub use feedback::{Feedback, FeedbackError};
 pub use in_force::{RuleInForce, RulesInForce};
 pub use observer::{Observed, ObservedPart, ObservedRule, Observer, RuleWatch};

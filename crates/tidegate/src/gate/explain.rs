@@ -36,6 +36,19 @@ pub struct ExplainedRule {
     /// The attributes and values that name the counter: empty if all clients share it, none if the rule does
     /// not apply or an attribute is missing.
     pub key: Option<Vec<(String, String)>>,
+    /// The part that tiers have in it; none if it does not apply, has no tiers, or goes by something else.
+    pub tier: Option<ExplainedTier>,
+}
+
+/// The part that the tiers of a rule have in what it grants to a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExplainedTier {
+    /// It grants what it grants to this tier.
+    Known(String),
+    /// The request has no `tier`, so the rule's own limit was taken. With another tier it grants something else:
+    /// each tier with its limit as rules write it, in the order of the file.
+    Unknown(Vec<(String, String)>),
 }
 
 /// What a rule grants to a request.
@@ -159,6 +172,7 @@ impl Gate {
                                 text: "unlimited".to_owned(),
                             }),
                             key: Some(rule.shown_key(&asked)),
+                            tier: ExplainedTier::of(&rule, source, &asked),
                             rule,
                         }),
                         Ok(charged) => {
@@ -204,6 +218,7 @@ impl ExplainedRule {
             failed: Some(failed),
             grant: None,
             key: None,
+            tier: None,
         }
     }
 
@@ -218,7 +233,21 @@ impl ExplainedRule {
             failed: None,
             grant: Some(ExplainedGrant::of(matched, in_force)),
             key: is_known.then(|| rule.shown_key(asked)),
+            tier: ExplainedTier::of(&rule, matched.source, asked),
             rule,
+        }
+    }
+}
+
+impl ExplainedTier {
+    fn of(rule: &Rule, source: GrantSource, asked: &Explaining<'_, '_>) -> Option<Self> {
+        match (source, asked.shown("tier")) {
+            (GrantSource::Tier, Some(tier)) => Some(Self::Known(tier)),
+            (GrantSource::Limit, None) if rule.has_tiers() => {
+                let tiers = rule.tiers().map(|(name, grant)| (name, grant.text()));
+                Some(Self::Unknown(tiers.collect()))
+            }
+            _ => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Forgets what a client has used.
+//! Forgets what a client has used, and says whether it has used anything.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tidegate_core::{Charge, Limit, Outcome, Request, StoreError, Timestamp};
 use super::Gate;
 use super::in_force::InForce;
 use crate::attributes::Attributes;
-use crate::rules::{CounterKey, Grant, Rule, RuleSet};
+use crate::rules::{CounterKey, Grant, Rule, RuleSet, limits_text};
 
 /// Why nothing was forgotten.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +66,8 @@ pub struct ResetCounter {
     pub limit: u64,
     /// What was used of it before the reset; more than the limit if it was lowered meanwhile.
     pub used: u64,
+    /// What the rule grants to the client now, as rules write it: `100/minute`, `unlimited`, `blocked`.
+    pub grant: String,
 }
 
 impl Gate {
@@ -125,6 +127,36 @@ impl Gate {
         Ok(reset)
     }
 
+    /// Whether these attributes have used anything: of this rule, or of any rule that counts by `attribute`. Only
+    /// counters are asked that all of the attributes of their rule are given for.
+    pub async fn has_used(
+        &self,
+        attributes: &Attributes<'_>,
+        attribute: &str,
+        rule: Option<&str>,
+    ) -> Result<bool, StoreError> {
+        let rules = self.rules();
+        for (index, one) in rules.iter().enumerate() {
+            let is_meant = rule.is_none_or(|rule| rule == one.id());
+            if !is_meant || !one.per().iter().any(|name| name == attribute) {
+                continue;
+            }
+            let CounterKey::Known(key) = one.key(attributes) else {
+                continue;
+            };
+            if key.is_empty() {
+                continue;
+            }
+            for state in states(&[], rules.0.grants(index)) {
+                let used = self.used(&one, state.largest, &key, attributes.time());
+                if used.await? > 0 {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
     /// Forgets every state that a rule keeps under this key, also those of tiers and overrides that do
     /// not apply now.
     async fn forget(
@@ -140,7 +172,12 @@ impl Gate {
         let (grant, _) = in_force.grant_for(index, attributes, self.time_of(attributes));
         let grant = in_force.grant(index, grant);
         let is_blocked = *grant == Grant::Blocked;
+        let mut is_reported = false;
         let current = moved.as_deref();
+        let granted = match current {
+            Some(limit) => limits_text(std::slice::from_ref(limit)),
+            None => grant.text(),
+        };
         let current = current.map_or(grant.limits(), std::slice::from_ref);
         for state in states(current, in_force.grants(index)) {
             let limit = state.in_force.unwrap_or(state.largest);
@@ -153,12 +190,23 @@ impl Gate {
             self.store.forget(rule.scope(), limit, key).await?;
             // A tier that does not apply is worth a word only if something was used of it.
             if state.in_force.is_some() || used > 0 {
+                is_reported = true;
                 reset.counters.push(ResetCounter {
                     rule: Arc::clone(rule),
                     limit: if is_blocked { 0 } else { limit.capacity() },
                     used,
+                    grant: granted.clone(),
                 });
             }
+        }
+        // That nothing was reset would not say why the client is denied.
+        if is_blocked && !is_reported {
+            reset.counters.push(ResetCounter {
+                rule: Arc::clone(rule),
+                limit: 0,
+                used: 0,
+                grant: granted,
+            });
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ pub(crate) struct Explaining<'e, 'a> {
 
 impl Explaining<'_, '_> {
     /// The value of an attribute, as it is shown.
-    pub(super) fn shown(&self, name: &str) -> Option<String> {
+    pub(crate) fn shown(&self, name: &str) -> Option<String> {
         let value = self.attributes.get(name)?;
         Some((self.show)(name, value))
     }

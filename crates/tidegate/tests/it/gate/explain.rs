@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use tidegate::gate::{Decision, Explanation};
+use tidegate::gate::{Decision, ExplainedTier, Explanation};
 use tidegate::headers::HeaderSettings;
 use tidegate::rules::{
     FrontEnd, GrantSource, OverrideKey, RuleSet, TemporaryOverride, TemporaryOverrides, Verdict,
@@ -424,4 +424,26 @@ descriptors:
         failed(&explanation)[0],
         Some("attributes.domain shop Some(\"other\")".to_owned())
     );
+}
+
+#[test]
+fn a_tier_that_is_not_known_is_said_with_the_tiers_that_there_are() {
+    let gate = gate(
+        "- {id: t, per: [user_id], limit: 3/minute, tiers: {pro: 1000/minute, all: unlimited}, overrides: {o: 5/minute}}\n- {id: n, per: [user_id], limit: 3/minute}",
+    );
+    let tier = |attributes: &str| {
+        let explained = block_on(gate.explain(&request(attributes), &|_, value| value.to_owned()));
+        let tiers = explained.rules().iter().map(|rule| rule.tier.clone());
+        tiers.collect::<Vec<_>>()
+    };
+    let known = |tier: &str| Some(ExplainedTier::Known(tier.to_owned()));
+    let each = [("pro", "1000/minute"), ("all", "unlimited")];
+    let each = each.map(|(name, limit)| (name.to_owned(), limit.to_owned()));
+    let unknown = Some(ExplainedTier::Unknown(each.to_vec()));
+    assert_eq!(tier("user_id=u"), [unknown, None]);
+    assert_eq!(tier("user_id=u tier=pro"), [known("pro"), None]);
+    assert_eq!(tier("user_id=u tier=all"), [known("all"), None]);
+    // The rule has no such tier, or something else decides.
+    assert_eq!(tier("user_id=u tier=x"), [None, None]);
+    assert_eq!(tier("user_id=o"), [None, None]);
 }

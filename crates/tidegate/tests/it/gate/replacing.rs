@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{FailingGate, NOW, answered, decide, gate, left, request, rules};
-use tidegate::gate::ResetError;
+use tidegate::gate::{ResetCounter, ResetError};
 use tidegate::rules::{
     FrontEnd, OverrideKey, Rule, RuleSet, TemporaryOverride, TemporaryOverrides, ValueDigest,
     Verdict,
@@ -94,6 +94,36 @@ fn a_reset_of_a_blocked_client_reports_that_nothing_is_granted() {
     decide(&gate, &request("user_id=u"));
     gate.replace_overrides(override_of("blocked"));
     assert_eq!(reported(&gate, "user_id=u", None).0, [entry("r", 0, 1)]);
+    let blocked = |gate: &Gate| {
+        let reset = block_on(gate.reset(&request("user_id=u tier=pro"), None)).unwrap();
+        let one = |one: &ResetCounter| (one.limit, one.used, one.grant.clone());
+        reset.counters.iter().map(one).collect::<Vec<_>>()
+    };
+    let nothing_used = [(0, 0, "blocked".to_owned())];
+    assert_eq!(blocked(&gate), nothing_used, "also if nothing was used");
+    gate.replace_overrides(override_of("unlimited"));
+    assert_eq!(blocked(&gate), []);
+    gate.replace_overrides(TemporaryOverrides::new());
+    assert_eq!(blocked(&gate), [(1000, 0, "1000/minute".to_owned())]);
+}
+
+#[test]
+fn a_client_has_used_something_or_nothing() {
+    let gate = gate(
+        "- {id: a, per: [user_id], limit: 2/minute, tiers: {pro: 9/hour}}\n- {id: b, per: [user_id, ip], limit: 2/minute}",
+    );
+    let has_used = |attributes: &str, attribute: &str, rule: Option<&str>| {
+        block_on(gate.has_used(&request(attributes), attribute, rule)).unwrap()
+    };
+    decide(&gate, &request("user_id=u tier=pro"));
+    assert!(has_used("user_id=u", "user_id", None), "of another tier");
+    assert!(has_used("user_id=u", "user_id", Some("a")));
+    assert!(!has_used("user_id=u", "user_id", Some("b")));
+    assert!(!has_used("user_id=u", "ip", None));
+    assert!(!has_used("user_id=v", "user_id", None));
+    decide(&gate, &request("user_id=v ip=10.0.0.1"));
+    assert!(has_used("user_id=v ip=10.0.0.1", "ip", None));
+    assert!(!has_used("user_id=v ip=10.0.0.2", "ip", None));
 }
 
 /// A program may hold on to its rules, and put the same values in force again.
