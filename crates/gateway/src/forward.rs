@@ -87,8 +87,8 @@ impl Worker {
         let headers = &mut head.headers;
         let leg = hop::strip(headers);
         let forwarding = Forwarding {
-            trusted_proxies: self.gateway.identity.trusted_proxies(),
-            header: self.gateway.identity.forwarded_header(),
+            trusted_proxies: self.gateway.screen.identity.trusted_proxies(),
+            header: self.gateway.screen.identity.forwarded_header(),
             is_tls: self.gateway.is_tls,
         };
         let forwarded = ForwardedHeaders::new(headers, peer, &forwarding);
@@ -114,7 +114,7 @@ impl Worker {
         }
         head.version = Version::HTTP_11;
         if route.config.strips_prefix {
-            let slashes = self.gateway.encoded_slashes.unwrap_or_default();
+            let slashes = self.gateway.screen.slashes();
             head.uri = without_prefix(&head.uri, &route.config.prefix, (&path, slashes))?;
         }
         Ok(OutgoingRequest {

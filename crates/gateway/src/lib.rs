@@ -1,11 +1,12 @@
 //! The gateway: a reverse proxy that decides by the rules before it forwards a request.
 //!
-//! The path of a request: `screen.rs` refuses ambiguous requests and normalises the rest; the middleware of
-//! `tidegate-tower` decides; `forward.rs` finds the route (`route.rs`) and picks a server (`upstream.rs`,
-//! `health.rs`), again after a failure; `attempt.rs` sends it over a connection (`pool.rs`, `connect.rs`, `http1/`)
-//! with the headers for the next hop (`hop.rs`, `forwarded.rs`). `body.rs` carries answers back, `tunnel.rs`
-//! upgraded connections, and `failure.rs` turns errors into replies. Of requests that share permits, `body_start.rs`
-//! reads the body before they are decided; `abandoned.rs` ends those that hold permits and have lost their client.
+//! The path of a request: `screen.rs` takes it, and `request_screen.rs` refuses ambiguous requests and normalises the
+//! rest; the middleware of `tidegate-tower` decides; `forward.rs` finds the route (`route.rs`) and picks a server
+//! (`upstream.rs`, `health.rs`), again after a failure; `attempt.rs` sends it over a connection (`pool.rs`,
+//! `connect.rs`, `http1/`) with the headers for the next hop (`hop.rs`, `forwarded.rs`). `body.rs` carries answers
+//! back, `tunnel.rs` upgraded connections, and `failure.rs` turns errors into replies. Of requests that share permits,
+//! `body_start.rs` reads the body before they are decided; `abandoned.rs` ends those that hold permits and have lost
+//! their client.
 //!
 //! Each core has its own runtime, and a connection stays where it was accepted, with a pool of connections to the
 //! servers: no request moves from thread to thread.
@@ -31,6 +32,7 @@ mod http1;
 mod metrics;
 mod pool;
 mod request_body;
+mod request_screen;
 mod rewrite;
 mod route;
 mod screen;
@@ -43,6 +45,7 @@ mod worker;
 
 pub use check::check_all;
 pub use hop::PROXY_TOKEN;
+pub use request_screen::{RequestScreen, ScreenRefusal};
 pub use self_upstream::{SelfUpstream, find_self_upstream};
 pub use settings::{GatewaySettings, HealthConfig, RouteConfig};
 pub use upstream_url::{UpstreamScheme, UpstreamUrl};
@@ -50,15 +53,13 @@ pub use upstream_url::{UpstreamScheme, UpstreamUrl};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use http::HeaderName;
 use parking_lot::Mutex;
-use tidegate::path::EncodedSlashes;
 use tidegate::rules::FrontEnd;
 use tidegate_identity::Identity;
 use tidegate_listen::clock::now;
 use tidegate_listen::stall::BodyRate;
 use tidegate_listen::{Drain, ListenSettings, RoundRobin, Threads, TlsError, serve_on};
-use tidegate_tower::{BackgroundRequests, RateLimitLayer, UnderscoreHeaders};
+use tidegate_tower::{BackgroundRequests, RateLimitLayer};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tower::Layer as _;
@@ -74,7 +75,7 @@ use worker::Worker;
 
 /// The state that all workers of a gateway share.
 pub struct Gateway {
-    identity: Arc<Identity>,
+    screen: RequestScreen,
     routes: Routes,
     /// The servers behind it.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
@@ -84,9 +85,6 @@ pub struct Gateway {
     capacity: Capacity,
     /// The idle connections of every worker.
     pools: Mutex<Vec<Weak<Pool>>>,
-    underscore_headers: UnderscoreHeaders,
-    /// `None` refuses paths with an encoded slash.
-    encoded_slashes: Option<EncodedSlashes>,
     /// The minimum rate of request bodies, if bounded.
     body_rate: Option<BodyRate>,
     /// Whether clients connect with TLS.
@@ -101,7 +99,11 @@ impl Gateway {
     pub fn new(settings: &GatewaySettings, identity: Arc<Identity>) -> Result<Self, TlsError> {
         let (routes, upstreams) = Routes::new(&settings.routes);
         Ok(Self {
-            identity,
+            screen: RequestScreen {
+                identity,
+                encoded_slashes: settings.encoded_slashes,
+                underscore_headers: settings.underscore_headers,
+            },
             routes,
             upstreams,
             connector: Connector::new(settings.upstream_ca.as_deref())?,
@@ -112,8 +114,6 @@ impl Gateway {
                 settings.ipv6_prefix,
             ),
             pools: Mutex::default(),
-            underscore_headers: settings.underscore_headers,
-            encoded_slashes: settings.encoded_slashes,
             body_rate: settings.body_rate,
             is_tls: settings.is_tls,
             background: Arc::new(
@@ -233,27 +233,13 @@ pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, serving: Servin
 impl Gateway {
     /// The layer, with the identity of clients.
     fn describing(&self, layer: RateLimitLayer) -> RateLimitLayer {
-        let [identity, waiting] = [(); 2].map(|()| Arc::clone(&self.identity));
-        layer
-            .forwarded_header(self.identity.forwarded_header())
-            .underscore_headers(self.underscore_headers)
-            .reads_headers(self.identity.headers())
-            // For its twins: the header itself is removed with those of the connection.
-            .reads_headers([HeaderName::from_static(PROXY_TOKEN)])
-            .challenges(self.identity.challenges())
+        self.screen
+            .describing(layer)
             .front_end(FrontEnd::Gateway)
             .background(Arc::clone(&self.background))
-            .encoded_slashes(self.encoded_slashes.unwrap_or_default())
             .client_address(|request| {
                 let screened = request.extensions.get::<Screened>();
                 screened.map(|screened| screened.client.clone()).transpose()
-            })
-            .attributes(move |request, attributes| {
-                identity.describe(&request.headers, request.uri.query(), attributes)
-            })
-            .next_keys(move || {
-                let identity = Arc::clone(&waiting);
-                async move { identity.next_keys().await }
             })
     }
 }

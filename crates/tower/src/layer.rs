@@ -14,6 +14,7 @@ use tidegate::{AttributeError, Attributes, Gate};
 use tower_layer::Layer;
 
 use crate::background::BackgroundRequests;
+use crate::error::RequestError;
 use crate::future::{self, DescribedRequest};
 use crate::reply::Protocol;
 use crate::service::RateLimit;
@@ -251,6 +252,21 @@ impl RateLimitLayer {
     fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         change(Arc::make_mut(&mut self.settings));
         self
+    }
+
+    /// What a request is known by, as it would be decided: to explain it. Removes the headers that the service must
+    /// not see.
+    pub async fn describe(
+        &self,
+        request: &mut request::Parts,
+    ) -> Result<Attributes<'static>, RequestError> {
+        let rules = self.gate.rules();
+        let known = future::attributes(&self.settings, request, &rules)?.into_owned();
+        match &self.settings.next_keys {
+            Some(next_keys) if known.awaits_key() => next_keys().await,
+            _ => return Ok(known),
+        }
+        Ok(future::attributes(&self.settings, request, &rules)?.into_owned())
     }
 
     /// Whether any rule has permits that clients share.
