@@ -21,6 +21,7 @@ mod limiter;
 mod linearizable;
 mod login;
 mod namespaces;
+mod questions;
 mod rules;
 mod sharing;
 mod state_loss;
