@@ -34,6 +34,25 @@ impl ClientRecord {
 impl Clients {
     /// Reads the table in a file. No error repeats a key.
     pub(crate) fn read(file: &Path) -> Result<Self, IdentityError> {
+        Self::read_with(file, &mut |_| {})
+    }
+
+    /// The keys in a file that are meant. Those that are written as hashes are not known.
+    pub(crate) fn find_keys(
+        file: &Path,
+        is_meant: impl Fn(&str) -> bool,
+    ) -> Result<Vec<String>, IdentityError> {
+        let mut keys = Vec::new();
+        Self::read_with(file, &mut |key| {
+            if !key.starts_with(HASHED) && is_meant(key) {
+                keys.push(key.to_owned());
+            }
+        })?;
+        Ok(keys)
+    }
+
+    /// Reads the table in a file, and shows each key as it is written.
+    fn read_with(file: &Path, see_key: &mut dyn FnMut(&str)) -> Result<Self, IdentityError> {
         let text = std::fs::read_to_string(file).map_err(|source| IdentityError::Unreadable {
             file: file.to_owned(),
             source,
@@ -42,7 +61,7 @@ impl Clients {
         let mut problems = Problems::new();
         let clients = source
             .read(&mut problems)
-            .and_then(|node| clients(&node, &mut problems));
+            .and_then(|node| clients(&node, &mut problems, see_key));
         match clients {
             Some(clients) if !problems.has_errors() => Ok(clients),
             _ => {
@@ -68,7 +87,7 @@ static TABLE: [Key; 1] = [Key::new(
     "the attributes of each key",
 )];
 
-fn clients(node: &Node, problems: &mut Problems) -> Option<Clients> {
+fn clients(node: &Node, problems: &mut Problems, see_key: &mut dyn FnMut(&str)) -> Option<Clients> {
     let fields = Fields::new(node, Spot::document(), &TABLE, problems)?;
     if fields.key("clients").is_none() {
         // The message quotes nothing of the file: it may be a key.
@@ -91,6 +110,7 @@ fn clients(node: &Node, problems: &mut Problems) -> Option<Clients> {
     for (index, entry) in entries.iter().enumerate() {
         // Named by its index, as the key is a secret.
         let spot = spot.item(index);
+        see_key(&entry.key);
         let columns = columns(&entry.value, &spot, problems);
         let Some(hash) = hash_of(&entry.key) else {
             let message =
@@ -171,6 +191,21 @@ mod tests {
                 .is_none()
         );
         assert_eq!(read("clients:\n").unwrap().len(), 0);
+    }
+
+    #[test]
+    fn keys_are_found_in_the_file_and_hashes_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("clients.yaml");
+        let hashed = "015f7e6bc5aeaf483724089e9252cc13b50951a6b69412522765cff4d780306e";
+        let table =
+            format!("clients:\n  k1: {{}}\n  k2x: {{}}\n  j: {{}}\n  sha256:{hashed}: {{}}\n");
+        std::fs::write(&file, table).unwrap();
+        let find = |start: &str| Clients::find_keys(&file, |key| key.starts_with(start)).unwrap();
+        assert_eq!(find("k"), ["k1", "k2x"]);
+        assert!(find("sha256").is_empty() && find("x").is_empty());
+        std::fs::write(&file, "k1").unwrap();
+        assert!(Clients::find_keys(&file, |_| true).is_err());
     }
 
     #[test]

@@ -182,6 +182,23 @@ impl Identity {
         Ok(())
     }
 
+    /// Whether the table of clients has this key.
+    pub fn knows_key(&self, key: &str) -> bool {
+        let table = self.clients.as_ref();
+        table.is_some_and(|table| table.find(key.as_bytes()).is_some())
+    }
+
+    /// The keys in the table of clients that are meant, read from its file again because only their hashes stay in
+    /// memory. Without those that the file has as hashes; none if it cannot be read. Waits for the disk.
+    pub fn find_keys(&self, is_meant: impl Fn(&str) -> bool) -> Vec<String> {
+        let found = self.clients.as_ref();
+        let found = found.map(|table| Clients::find_keys(&table.file, is_meant));
+        match found {
+            Some(Ok(keys)) => keys,
+            None | Some(Err(_)) => Vec::new(),
+        }
+    }
+
     /// Whether this peer is a trusted proxy.
     pub fn trusts(&self, peer: IpAddr) -> bool {
         self.trusted_proxies.is_trusted(peer)
