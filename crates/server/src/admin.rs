@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate::Gate;
 use tidegate::gate::Observer;
 use tidegate::rules::{FrontEnd, RuleSet, ValueDigest};
-use tidegate_gateway::Gateway;
+use tidegate_gateway::{Gateway, RequestScreen};
 use tidegate_identity::Identity;
 use tidegate_listen::clock::Stopwatch;
 use tokio::sync::Semaphore;
@@ -20,7 +20,7 @@ use crate::otlp::OtlpCounts;
 use crate::overrides::OverrideBook;
 use crate::rulebook::RuleBook;
 use crate::store::ServerStore;
-use crate::telemetry::{DecisionObserver, ExchangeSinks, Metrics};
+use crate::telemetry::{DecisionObserver, ExchangeSinks, LoggedKeys, Metrics};
 use crate::turns::Turns;
 
 /// The most streams of activity at a time.
@@ -72,6 +72,8 @@ pub(crate) struct Admin {
     pub(crate) front_ends: Vec<FrontEnd>,
     /// The gateway, if there is one.
     pub(crate) gateway: Option<Arc<Gateway>>,
+    /// Reads raw requests as the gateway does, also if there is none.
+    pub(crate) screen: RequestScreen,
     pub(crate) metrics: Arc<Metrics>,
     /// The access log and the tracer, if there are any.
     pub(crate) sinks: ExchangeSinks,
@@ -97,8 +99,11 @@ impl Admin {
         let digest = Arc::new(digest_secret::open(config, data.as_deref()));
         let metrics = Arc::new(Metrics::new());
         let activity = ServerActivity::new(config, &digest, data.as_ref()).map(Arc::new);
-        let key_secret = config.key_secret.as_ref();
-        let observer = DecisionObserver::new(Arc::clone(&metrics), key_secret, activity.clone());
+        let keys = LoggedKeys {
+            digest: Arc::clone(&digest),
+            settings: config.rule_settings.clone(),
+        };
+        let observer = DecisionObserver::new(Arc::clone(&metrics), keys, activity.clone());
         let observer = Arc::new(observer.with_exchanges(sinks.is_any()));
         let gate = Gate::new(store.to_gate(), rules)
             .with_instances(config.instances)
@@ -109,6 +114,11 @@ impl Admin {
         let overrides = OverrideBook::open(data.as_ref(), store.redis(), config.history);
         overrides.begin(&gate);
         let (gate, book) = (Arc::new(gate), Arc::new(book));
+        let screen = RequestScreen {
+            identity: Arc::clone(&identity),
+            encoded_slashes: config.encoded_slashes,
+            underscore_headers: config.underscore_headers,
+        };
         let known_in = Arc::clone(&book);
         let parts = DeciderParts {
             store: store.clone(),
@@ -132,6 +142,7 @@ impl Admin {
             counters,
             front_ends: front_ends(config),
             gateway,
+            screen,
             metrics,
             sinks,
             otlp,

@@ -40,6 +40,7 @@ mod identity_warnings;
 mod kept_counters;
 mod kept_instances;
 mod listeners;
+mod meant;
 mod memory_limit;
 mod metrics_page;
 mod open;

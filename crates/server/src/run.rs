@@ -17,6 +17,7 @@ use crate::chores::{
 use crate::config::Config;
 use crate::data_dir::running;
 use crate::handle::Handle;
+use crate::http::answer_others;
 use crate::kept_instances;
 use crate::listeners::Listeners;
 use crate::open::{Service, Watches, kept_files};
@@ -106,6 +107,7 @@ impl Service {
                 admin.activity.clone(),
                 admin.store.clone(),
             )),
+            tokio::spawn(answer_others(Arc::clone(admin))),
             tokio::spawn(follow_rules(
                 Arc::clone(admin),
                 rules,

@@ -1,6 +1,7 @@
-//! JSON: the bodies of checks and resets, and the answers.
+//! JSON: the bodies of checks, resets and explanations, and the answers.
 
 pub mod answer;
+pub mod explain;
 pub mod number;
 mod parse;
 mod plain;

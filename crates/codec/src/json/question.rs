@@ -38,18 +38,21 @@ pub struct Batch<'b> {
 #[serde(deny_unknown_fields, bound(deserialize = "'b: 'de"))]
 pub struct ResetRequest<'b> {
     /// The attributes of the client whose usage is cleared.
-    #[serde(borrow)]
-    pub attributes: JsonAttributes<'b>,
+    #[serde(default, borrow)]
+    pub attributes: Option<JsonAttributes<'b>>,
+    /// The client itself: the value of an attribute that a rule counts by, or its digest.
+    #[serde(default, borrow)]
+    pub client: Option<Cow<'b, str>>,
     /// Only the counters of this rule.
     #[serde(default, borrow)]
     pub rule: Option<Cow<'b, str>>,
 }
 
-fn one() -> u64 {
+pub(super) fn one() -> u64 {
     1
 }
 
-fn cost<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+pub(super) fn cost<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     whole_exactly(deserializer, "cost")
 }
 
@@ -68,21 +71,31 @@ impl<'b> CheckRequest<'b> {
 
     /// The attributes of the request.
     pub fn attributes(self, trust_timestamps: bool) -> Result<Attributes<'b>, CodecError> {
-        let mut attributes = self.attributes.0;
-        attributes.set_cost(self.cost);
-        let Some(timestamp) = self.timestamp else {
-            return Ok(attributes);
-        };
-        if !trust_timestamps {
-            return Err(CodecError::invalid(
-                "`timestamp` needs a server that runs with --trust-timestamps; leave it out",
-            ));
-        }
-        let at = read_timestamp(timestamp.get()).ok_or_else(|| {
-            CodecError::invalid("`timestamp` must be Unix seconds from 0 to 9007199254.740991")
-        })?;
-        Ok(attributes.at(at))
+        let attributes = self.attributes.0.with_cost(self.cost);
+        Ok(match time(self.timestamp, trust_timestamps)? {
+            Some(at) => attributes.at(at),
+            None => attributes,
+        })
     }
+}
+
+/// The time that a caller gives, if it may.
+pub(super) fn time(
+    given: Option<&RawValue>,
+    trust_timestamps: bool,
+) -> Result<Option<Timestamp>, CodecError> {
+    let Some(timestamp) = given else {
+        return Ok(None);
+    };
+    if !trust_timestamps {
+        return Err(CodecError::invalid(
+            "`timestamp` needs a server that runs with --trust-timestamps; leave it out",
+        ));
+    }
+    let at = read_timestamp(timestamp.get()).ok_or_else(|| {
+        CodecError::invalid("`timestamp` must be Unix seconds from 0 to 9007199254.740991")
+    })?;
+    Ok(Some(at))
 }
 
 /// Attributes as a JSON object of strings.

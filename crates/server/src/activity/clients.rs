@@ -19,21 +19,8 @@ use crate::seconds::decimal_seconds;
 pub(crate) struct FoundClient {
     /// The rule that counted it.
     pub(crate) rule: Arc<str>,
-    /// Its key, as it may be shown.
-    pub(crate) name: KeyName,
     /// Its last decision by that rule.
     pub(crate) last: Arc<LastDecision>,
-}
-
-impl FoundClient {
-    /// The attributes of its key with their values in clear.
-    pub(crate) fn key(&self) -> impl Iterator<Item = (&str, &str)> {
-        let parts = self.name.parts().iter();
-        parts.filter_map(|part| {
-            let kept = self.last.attribute(&part.attribute)?;
-            Some((&*part.attribute, kept.value()))
-        })
-    }
 }
 
 /// A client that is asked for: by its value, or by the digest that tables show.
@@ -43,21 +30,25 @@ pub(crate) struct WantedClient<'w> {
     digits: Option<&'w str>,
     /// The digest of the text.
     digest: String,
+    secret: &'w ValueDigest,
 }
 
 impl<'w> WantedClient<'w> {
-    pub(crate) fn new(text: &'w str, digest: &ValueDigest) -> Self {
+    pub(crate) fn new(text: &'w str, digest: &'w ValueDigest) -> Self {
         Self {
             text,
             digits: ValueDigest::read(text),
             digest: digest.of(text),
+            secret: digest,
         }
     }
 
-    /// Whether a value of a key is meant.
+    /// Whether a value of a key is meant. The log has digests of all values.
     pub(crate) fn is(&self, part: &KeyPart) -> bool {
         if !part.is_digest {
-            return *part == KeyPart::clear(&part.attribute, self.text);
+            let has_digest = |digits: &str| self.secret.of(&part.value) == digits;
+            return *part == KeyPart::clear(&part.attribute, self.text)
+                || self.digits.is_some_and(has_digest);
         }
         let digits = part.value.rsplit('…').next();
         digits == Some(&self.digest) || (digits.is_some() && digits == self.digits)
@@ -91,7 +82,6 @@ impl ServerActivity {
                 let last = self.decision(rule.id(), &*key.last?);
                 Some(FoundClient {
                     rule: Arc::clone(rule.id()),
-                    name: key.name,
                     last: Arc::new(last),
                 })
             }));

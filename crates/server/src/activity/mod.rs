@@ -8,13 +8,13 @@ mod answer;
 mod clients;
 mod history;
 mod kept;
+mod listed;
 mod others;
 mod seen;
 
 pub(crate) use answer::{ActivityQuestion, AnswerParts, KeysQuestion, activity_json, keys_json};
 pub(crate) use clients::{
-    ClientsQuestion, DeniedQuestion, FoundClient, WantedClient, clients_json, denied_json,
-    last_json,
+    ClientsQuestion, DeniedQuestion, FoundClient, clients_json, denied_json, last_json,
 };
 pub(crate) use others::OtherInstance;
 
@@ -45,7 +45,7 @@ pub(crate) struct ServerActivity {
     history: Option<HistoryFile>,
     /// The instance whose history this one continues. Its part may still be in Redis.
     earlier: Option<String>,
-    is_anonymous: bool,
+    pub(crate) is_anonymous: bool,
     settings: RuleSettings,
     digest: Arc<ValueDigest>,
 }

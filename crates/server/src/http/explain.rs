@@ -1,29 +1,84 @@
 //! `POST /v1/explain`: why a request would be allowed or denied. Nothing is charged.
 
 use std::io::Write as _;
+use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value, json};
-use tidegate::gate::{ExplainedRule, Explanation};
+use tidegate::Attributes;
+use tidegate::gate::{ExplainedRule, ExplainedTier, Explanation};
 use tidegate::headers::HeaderSettings;
 
+use super::asked::{AskedCall, ClientCall, unanswered};
 use super::call::ApiCall;
-use super::question::CheckRequest;
-use super::{answer, body};
+use super::explain_question::{ExplainRequest, ExplainedSubject};
+use super::{answer, body, raw_request};
+use crate::activity::last_json;
+use crate::admin::Admin;
+use crate::meant::{self, Meant, MeantClient};
 use crate::problem::{ApiReply, HttpProblem};
 
 pub(super) async fn explain(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let admin = &call.api.admin;
     super::need_rules(&admin.decider)?;
     let body = call.body.read(&admin.decider.bodies).await?;
-    let question: CheckRequest<'_> = body::parse(&body)?;
-    let attributes = question.attributes(admin.decider.trust_timestamps)?;
-    let show = |name: &str, value: &str| cut(&admin.shown(name, value));
-    let explanation = admin.gate.explain(&attributes, &show).await;
-    Ok(super::json(
-        StatusCode::OK,
-        written(&explanation, admin.decider.headers),
-    ))
+    let call = ClientCall {
+        admin,
+        by: &call.caller.name,
+        may_ask: true,
+    };
+    explain_client(call, &body).await
+}
+
+/// Explains what a body asks for.
+pub(super) async fn explain_client(
+    call: ClientCall<'_>,
+    body: &[u8],
+) -> Result<ApiReply, HttpProblem> {
+    let admin = call.admin;
+    let request: ExplainRequest<'_> = body::parse(body)?;
+    let (subject, terms) = request.subject(admin.decider.trust_timestamps)?;
+    let answer = match subject {
+        ExplainedSubject::Attributes(given) => {
+            let attributes = match meant::resolve(admin, given, None).await? {
+                Meant::Here(attributes) => terms.of(attributes),
+                Meant::Elsewhere(seen) => {
+                    let body = String::from_utf8_lossy(body);
+                    let reply = call.ask(AskedCall::Explain, &seen, &body).await;
+                    return reply.ok_or_else(|| unanswered(&seen));
+                }
+            };
+            written(admin, &attributes, None).await
+        }
+        ExplainedSubject::Request(raw) => {
+            let attributes = raw_request::describe(admin, &raw).await?;
+            written(admin, &terms.of(attributes), None).await
+        }
+        ExplainedSubject::Client { client, rule } => {
+            let client = match meant::find_client(admin, &client, rule.as_deref()).await? {
+                Meant::Here(client) => client,
+                Meant::Elsewhere(seen) => {
+                    let mut body = json!({"client": seen.client, "cost": terms.cost});
+                    if let Some(rule) = &rule {
+                        body["rule"] = json!(rule);
+                    }
+                    if let Some(at) = terms.at {
+                        body["timestamp"] =
+                            json!(Duration::from_micros(at.as_micros()).as_secs_f64());
+                    }
+                    let body = body.to_string();
+                    if let Some(reply) = call.ask(AskedCall::Explain, &seen, &body).await {
+                        return Ok(reply);
+                    }
+                    let unlisted = meant::find_unlisted(admin, &client, rule.as_deref()).await;
+                    unlisted.map_err(|_| unanswered(&seen))?
+                }
+            };
+            let attributes = terms.of(client.attributes());
+            written(admin, &attributes, Some(&client)).await
+        }
+    };
+    Ok(super::json(StatusCode::OK, answer))
 }
 
 /// The most bytes of an answer.
@@ -31,6 +86,9 @@ const MOST: usize = 1 << 20;
 
 /// The most bytes of the limits of its decision.
 const MOST_LIMITS: usize = MOST / 4;
+
+/// The most tiers of a rule that are offered.
+const MOST_TIERS: usize = 100;
 
 /// The most characters of a value.
 const LONGEST: usize = 128;
@@ -50,9 +108,29 @@ fn cut_at(longest: usize, value: &str) -> String {
     }
 }
 
-fn written(explanation: &Explanation, settings: HeaderSettings) -> Vec<u8> {
+/// The explanation of a request, as JSON; with `client`, of the last one of a client.
+async fn written(
+    admin: &Admin,
+    attributes: &Attributes<'_>,
+    client: Option<&MeantClient>,
+) -> Vec<u8> {
+    let show = |name: &str, value: &str| match client {
+        Some(_) => cut(&admin.shown_of_client(name, value)),
+        None => cut(&admin.shown(name, value)),
+    };
+    let explanation = &admin.gate.explain(attributes, &show).await;
     let mut rest = Vec::with_capacity(1_024);
-    write_rest(&mut rest, explanation, settings);
+    let shown = attributes
+        .iter()
+        .map(|(name, value)| (name.to_owned(), json!(show(name, value))));
+    let shown = Value::Object(shown.collect());
+    let _ = write!(rest, r#","attributes":{shown}"#);
+    if let Some(client) = client {
+        let last = client.last.as_ref().zip(admin.activity.as_ref());
+        let last = last.map(|(last, activity)| last_json(last, &activity.instance));
+        let _ = write!(rest, r#","last":{}"#, json!(last));
+    }
+    write_rest(&mut rest, explanation, admin.decider.headers);
     let mut out = Vec::with_capacity(512 + explanation.rules().len() * 256);
     out.extend_from_slice(br#"{"rules":["#);
     let mut omitted = explanation.omitted();
@@ -115,13 +193,25 @@ fn write_rule(out: &mut Vec<u8>, explanation: &Explanation, explained: &Explaine
     // Writing to memory cannot fail.
     let _ = write!(
         out,
-        r#"{{"rule":"{}","applies":{},"failed":{},"grant":{},"key":{},"limits":["#,
+        r#"{{"rule":"{}","applies":{},"failed":{},"grant":{},"key":{},"#,
         explained.rule.id(),
         explained.applies(),
         json!(failed),
         json!(grant),
         json!(key),
     );
+    let _ = match &explained.tier {
+        None if explained.applies() => write!(out, r#""tier":null,"#),
+        Some(ExplainedTier::Unknown(tiers)) => {
+            let tiers = tiers.iter().take(MOST_TIERS);
+            let tiers = tiers.map(|(name, limit)| (cut(name), json!(cut(limit))));
+            let tiers = Value::Object(tiers.collect());
+            write!(out, r#""tier":"unknown","tiers":{tiers},"#)
+        }
+        Some(ExplainedTier::Known(tier)) => write!(out, r#""tier":{},"#, json!(cut(tier))),
+        None | Some(_) => Ok(()),
+    };
+    out.extend_from_slice(br#""limits":["#);
     for (index, limit) in explanation.limits_of(&explained.rule).enumerate() {
         if index > 0 {
             out.push(b',');

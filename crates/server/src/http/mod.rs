@@ -5,6 +5,7 @@
 
 mod activity;
 mod activity_stream;
+mod asked;
 mod authorize;
 mod body;
 mod call;
@@ -20,11 +21,13 @@ mod original;
 mod overrides;
 mod probes;
 mod query;
+mod raw_request;
 mod route;
 mod rules;
 mod status;
 mod validate;
 
+pub(crate) use asked::answer_others;
 use authorize::Authorize;
 
 use std::convert::Infallible;
@@ -38,7 +41,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
-use tidegate_codec::json::{answer, number, question};
+use tidegate_codec::json::{answer, explain as explain_question, number, question};
 use tidegate_listen::{Drain, ListenSettings, Peer};
 use tokio::net::TcpListener;
 

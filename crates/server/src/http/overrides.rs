@@ -18,6 +18,7 @@ use super::question::read_timestamp;
 use super::rules::{no_such_rule, with_header};
 use super::{body, json};
 use crate::admin::Admin;
+use crate::meant;
 use crate::overrides::{ChangedBy, KeptOverride, MeantKey, OverrideChange, OverrideError};
 use crate::problem::{ApiReply, HttpProblem};
 use crate::seconds::date_time;
@@ -194,7 +195,7 @@ pub(super) async fn put(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let now = SystemClock.now();
     let one = KeptOverride {
         rule: id.clone(),
-        grant: granted(admin, &rule, &new, now)?,
+        grant: granted(admin, &rule, &new, now).await?,
         reason: new.reason()?,
         by: caller.name.clone(),
         at: now,
@@ -215,16 +216,19 @@ pub(super) async fn put(call: ApiCall) -> Result<ApiReply, HttpProblem> {
 }
 
 /// The key and the grant of a new override, if its rule can have it.
-fn granted(
-    admin: &Admin,
+async fn granted(
+    admin: &Arc<Admin>,
     rule: &Rule,
     new: &NewOverride<'_>,
     now: Timestamp,
 ) -> Result<TemporaryOverride, HttpProblem> {
     let in_field = |field: &str, message: String| unusable(format!("`{field}`: {message}"));
-    let key = rule
-        .override_key(&new.key, admin.book.settings(), &admin.digest)
-        .map_err(|message| in_field("key", message))?;
+    let key = match meant::override_digest(admin, rule, &new.key).await? {
+        Some(key) => key,
+        None => rule
+            .override_key(&new.key, admin.book.settings(), &admin.digest)
+            .map_err(|message| in_field("key", message))?,
+    };
     let limit = new.limit.trim();
     if limit.len() > LONGEST_LIMIT {
         return Err(in_field(

@@ -1,13 +1,11 @@
-//! Logs on stderr, as text or as JSON. Denied requests are sampled, and their keys hashed.
+//! Logs on stderr, as text or as JSON. Denied requests are sampled, and their keys shown as digests.
 
-use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, IsTerminal as _, Write};
+use std::sync::Arc;
 
-use hmac::{Hmac, KeyInit as _, Mac as _};
-use sha2::Sha256;
 use tidegate::gate::Decision;
+use tidegate::rules::{Rule, RuleSettings, ValueDigest};
 use tidegate::{Attributes, Limit, Limiter, Micros, Reason};
-use tidegate_identity::Secret;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -65,53 +63,41 @@ impl<W: Write> Write for AsciiJson<W> {
 /// Logs which key is denied by which rule: a few a second at most, and never the key itself.
 pub(crate) struct DenialLog {
     sample: Option<Limiter>,
-    hasher: LogKeyHasher,
+    digests: LoggedKeys,
 }
 
-/// Hashes keys for the log: with the configured secret, so that an operator can find a client, or with a
-/// random one that is new at each start.
-enum LogKeyHasher {
-    Configured(Box<Hmac<Sha256>>),
-    Random(RandomState),
+/// Shows keys of clients in the log as digests, those of secret values as tables show them.
+#[derive(Debug, Clone)]
+pub(crate) struct LoggedKeys {
+    pub(crate) digest: Arc<ValueDigest>,
+    pub(crate) settings: RuleSettings,
 }
 
-impl LogKeyHasher {
-    fn new(secret: Option<&Secret>) -> Self {
-        // HMAC accepts a key of any length.
-        let keyed = secret.and_then(|secret| Hmac::new_from_slice(secret.bytes()).ok());
-        keyed.map_or_else(
-            || Self::Random(RandomState::new()),
-            |keyed| Self::Configured(Box::new(keyed)),
-        )
-    }
-
-    /// Sixteen hexadecimal digits.
-    fn hash(&self, key: &str) -> String {
-        let hash = match self {
-            Self::Configured(keyed) => {
-                let mut keyed = keyed.clone();
-                keyed.update(key.as_bytes());
-                let hash: [u8; 32] = keyed.finalize().into_bytes().into();
-                let (first, _) = hash.split_first_chunk().unwrap_or((&[0; 8], &[]));
-                u64::from_be_bytes(*first)
-            }
-            Self::Random(random) => random.hash_one(key),
-        };
-        format!("{hash:016x}")
+impl LoggedKeys {
+    /// The key of a request by this rule: the digest of each value, with commas between them. `None` if it has no key,
+    /// or shares one with all clients.
+    pub(crate) fn key(&self, rule: &Rule, attributes: &Attributes<'_>) -> Option<String> {
+        let values = rule.key_values(attributes).into_iter();
+        let digests = values.map(|(name, value)| match self.settings.is_secret(name) {
+            true => self.digest.shown(&value),
+            false => self.digest.of(&value),
+        });
+        let digests: Vec<String> = digests.collect();
+        (!digests.is_empty()).then(|| digests.join(","))
     }
 }
 
 impl DenialLog {
-    pub(crate) fn new(key_secret: Option<&Secret>) -> Self {
+    pub(crate) fn new(digests: LoggedKeys) -> Self {
         Self {
             sample: Limiter::new(DENIALS).ok(),
-            hasher: LogKeyHasher::new(key_secret),
+            digests,
         }
     }
 
-    /// The hash of a key, for the log.
-    pub(crate) fn hashed(&self, key: &str) -> String {
-        self.hasher.hash(key)
+    /// The key of a request by a rule, for the log.
+    pub(crate) fn key(&self, rule: &Rule, attributes: &Attributes<'_>) -> Option<String> {
+        self.digests.key(rule, attributes)
     }
 
     pub(crate) fn denied(&self, decision: &Decision, attributes: &Attributes<'_>) {
@@ -128,8 +114,7 @@ impl DenialLog {
         {
             return;
         }
-        let key = headline.rule.key_text(attributes).unwrap_or_default();
-        let key = self.hasher.hash(&key);
+        let key = self.key(headline.rule, attributes);
         let seconds = |wait: Micros| {
             let wait = std::time::Duration::from(wait).as_secs_f64();
             format!("{wait:.6}s")
@@ -193,12 +178,23 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_the_secret_can_find_a_client_and_others_cannot() {
-        let secret = Secret::from("key");
-        let known = || LogKeyHasher::new(Some(&secret));
+    fn keys_are_digests_and_those_of_secrets_are_what_tables_show() {
+        let keys = LoggedKeys {
+            digest: Arc::new(ValueDigest::new(b"key")),
+            settings: RuleSettings::default(),
+        };
+        let rules = "rules:\n- {id: a, per: [user_id], limit: 1/s}\n- {id: b, per: [api_key, user_id], limit: 1/s}\n- {id: c, per: [], limit: 1/s}\n";
+        let rules = tidegate::rules::RuleSet::from_yaml(rules).unwrap();
         let fox = "The quick brown fox jumps over the lazy dog";
-        assert_eq!(known().hash(fox), "f7bc83f430538424");
-        let random = || LogKeyHasher::new(None).hash(fox);
-        assert_ne!(random(), random());
+        let mut attributes = Attributes::new();
+        attributes.insert("user_id", fox).unwrap();
+        let key =
+            |id: &str, attributes: &Attributes<'_>| keys.key(rules.get(id).unwrap(), attributes);
+        assert_eq!(key("a", &attributes).as_deref(), Some("f7bc83f43053"));
+        assert_eq!(key("b", &attributes), None);
+        attributes.insert("api_key", fox).unwrap();
+        let both = Some("The …f7bc83f43053,f7bc83f43053");
+        assert_eq!(key("b", &attributes).as_deref(), both);
+        assert_eq!(key("c", &attributes), None);
     }
 }

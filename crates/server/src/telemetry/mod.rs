@@ -14,6 +14,7 @@ mod throttled;
 
 pub(crate) use access_log::AccessLog;
 pub(crate) use exchanges::{ExchangeSinks, note_store_call};
+pub(crate) use logs::LoggedKeys;
 pub use logs::start as start_logs;
 pub(crate) use metrics::{
     BOUNDS, Metrics, counter, gauge, register_counter, register_unreconciled,

@@ -4,16 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate::Timestamp;
 use tidegate::gate::{Charged, Observed, Observer, RuleWatch};
 use tidegate::rules::Rule;
 use tidegate::store::Charge;
-use tidegate_identity::Secret;
+use tidegate::{Attributes, Timestamp};
 use tidegate_listen::clock::TickClock;
 
 use super::Metrics;
 use super::exchanges;
-use super::logs::DenialLog;
+use super::logs::{DenialLog, LoggedKeys};
 use crate::activity::{RequestOutcome, ServerActivity, WatchedRule};
 
 /// The observer of the server's gate.
@@ -32,13 +31,13 @@ pub(crate) struct DecisionObserver {
 impl DecisionObserver {
     pub(crate) fn new(
         metrics: Arc<Metrics>,
-        key_secret: Option<&Secret>,
+        keys: LoggedKeys,
         activity: Option<Arc<ServerActivity>>,
     ) -> Self {
         Self {
             clock: TickClock::new(),
             metrics,
-            denials: DenialLog::new(key_secret),
+            denials: DenialLog::new(keys),
             activity,
             latest_time: AtomicU64::new(0),
             has_exchanges: false,
@@ -59,9 +58,9 @@ impl DecisionObserver {
         (micros > 0).then(|| Timestamp::from_micros(micros))
     }
 
-    /// The hash of a key, for the log.
-    pub(crate) fn hashed(&self, key: &str) -> String {
-        self.denials.hashed(key)
+    /// The key of a request by a rule, for the log.
+    pub(crate) fn logged_key(&self, rule: &Rule, attributes: &Attributes<'_>) -> Option<String> {
+        self.denials.key(rule, attributes)
     }
 
     fn note_time(&self, began: u64) -> Duration {

@@ -1,7 +1,7 @@
 //! Clients that take their time, on a clock that goes as fast as nothing happens.
 
 use tidegate::Gate;
-use tidegate::rules::RuleSet;
+use tidegate::rules::{RuleSet, RuleSettings, ValueDigest};
 use tokio::io::{DuplexStream, duplex};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -10,7 +10,7 @@ use super::*;
 use crate::config::{Config, Overrides};
 use crate::decider::DeciderParts;
 use crate::store::ServerStore;
-use crate::telemetry::{DecisionObserver, Metrics};
+use crate::telemetry::{DecisionObserver, LoggedKeys, Metrics};
 
 struct Client {
     io: DuplexStream,
@@ -27,7 +27,11 @@ fn connect() -> Client {
     };
     let config = Config::load(&outside).unwrap();
     let store = ServerStore::Memory(Arc::default());
-    let observer = DecisionObserver::new(Arc::new(Metrics::new()), None, None);
+    let keys = LoggedKeys {
+        digest: Arc::new(ValueDigest::new(b"key")),
+        settings: RuleSettings::default(),
+    };
+    let observer = DecisionObserver::new(Arc::new(Metrics::new()), keys, None);
     let parts = DeciderParts {
         gate: Arc::new(Gate::new(store.to_gate(), RuleSet::empty())),
         store,
