@@ -15,8 +15,10 @@ use crate::backoff::Backoff;
 use crate::dial::{store_error, within};
 use crate::store::RedisStore;
 
-/// The most bytes of a question, and of an answer.
+/// The most bytes of a question.
 pub const MOST_QUESTION: usize = 1 << 20;
+/// The most bytes of an answer: as many, and a few for what is in front of them.
+const MOST_ANSWER: usize = MOST_QUESTION + 64;
 /// How many questions may wait for one instance.
 const MOST_WAITING: usize = 16;
 /// How old a question may be that is answered, in milliseconds.
@@ -110,7 +112,7 @@ impl RedisStore {
             return Ok(None);
         }
         let answer = pop(&mut connection, &self.answer_key(&id), WAIT).await?;
-        Ok(answer.filter(|answer| answer.len() <= MOST_QUESTION))
+        Ok(answer.filter(|answer| answer.len() <= MOST_ANSWER))
     }
 
     /// Answers the questions for an instance, one after the other. Never ends.

@@ -136,6 +136,14 @@ impl Admin {
         self.shown(attribute, value)
     }
 
+    /// What is shown of an attribute, as it may be written to Redis: of a digest the digits alone.
+    pub(crate) fn published(&self, attribute: &str, shown: String) -> String {
+        match self.digits_of(attribute, &shown) {
+            Some(digits) => digits.to_owned(),
+            None => shown,
+        }
+    }
+
     /// The digits, if a value of this attribute may be a digest.
     pub(crate) fn digits_of<'v>(&self, attribute: &str, value: &'v str) -> Option<&'v str> {
         ValueDigest::read(value).filter(|_| self.shows_digests(attribute))
@@ -421,7 +429,7 @@ impl<'w> ClientSearch<'w> {
     fn several(&self, identities: &BTreeSet<&Vec<(String, String)>>) -> HttpProblem {
         let shown = |(name, value): (&str, &str)| {
             let value = if self.admin.shows_digests(name) {
-                self.admin.digest.shown(value)
+                self.admin.digest.of(value)
             } else {
                 value.to_owned()
             };

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt as _;
@@ -13,6 +12,9 @@ use super::{counters, explain};
 use crate::admin::Admin;
 use crate::meant::SeenElsewhere;
 use crate::problem::{ApiReply, HttpProblem};
+
+/// The length of the status in front of an answer, with a space.
+const STATUS: usize = 4;
 
 /// A call that may be about a client of another instance.
 #[derive(Clone, Copy)]
@@ -42,15 +44,21 @@ struct AskedQuestion {
     body: String,
 }
 
-/// The answer to one.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AskedAnswer {
-    status: u16,
-    body: String,
-}
-
 impl ClientCall<'_> {
+    /// The value of an attribute as the reply shows it. The reply to another instance is written to Redis.
+    pub(super) fn shown(&self, attribute: &str, value: &str) -> String {
+        let shown = self.admin.shown_of_client(attribute, value);
+        self.published(attribute, shown)
+    }
+
+    /// What is shown of an attribute, for this reply.
+    pub(super) fn published(&self, attribute: &str, shown: String) -> String {
+        if self.may_ask {
+            return shown;
+        }
+        self.admin.published(attribute, shown)
+    }
+
     /// The reply of the instance that has seen the client. None if it does not answer.
     pub(super) async fn ask(
         &self,
@@ -66,16 +74,17 @@ impl ClientCall<'_> {
         };
         let question = serde_json::to_vec(&question).ok()?;
         let answer = redis.ask_instance(&seen.instance, &question).await;
-        let answer: AskedAnswer = match answer {
-            // Anything may be in Redis.
-            Ok(answer) => serde_json::from_slice(&answer?).ok()?,
+        let answer = match answer {
+            Ok(answer) => answer?,
             Err(error) => {
                 tracing::debug!(%error, "another instance cannot be asked");
                 return None;
             }
         };
-        let status = StatusCode::from_u16(answer.status).ok()?;
-        let mut reply = super::json(status, answer.body);
+        // Anything may be in Redis.
+        let (status, body) = answer.split_at_checked(STATUS)?;
+        let status = StatusCode::from_bytes(status.strip_suffix(b" ")?).ok()?;
+        let mut reply = super::json(status, body.to_vec());
         if status != StatusCode::OK {
             let problem = HeaderValue::from_static("application/problem+json");
             reply.headers_mut().insert(CONTENT_TYPE, problem);
@@ -107,16 +116,11 @@ async fn answer(admin: Arc<Admin>, question: Vec<u8>) -> Vec<u8> {
         Err(_) => Err(HttpProblem::bad_request("the question cannot be read")),
     };
     let (head, body) = reply.unwrap_or_else(HttpProblem::reply).into_parts();
-    let body: Bytes = body
-        .collect()
-        .await
-        .map(|body| body.to_bytes())
-        .unwrap_or_default();
-    let answer = AskedAnswer {
-        status: head.status.as_u16(),
-        body: String::from_utf8_lossy(&body).into_owned(),
-    };
-    serde_json::to_vec(&answer).unwrap_or_default()
+    let mut answer = format!("{} ", head.status.as_u16()).into_bytes();
+    if let Ok(body) = body.collect().await {
+        answer.extend_from_slice(&body.to_bytes());
+    }
+    answer
 }
 
 async fn carry_out(admin: &Arc<Admin>, question: AskedQuestion) -> Result<ApiReply, HttpProblem> {

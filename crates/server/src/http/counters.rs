@@ -9,7 +9,6 @@ use super::asked::{AskedCall, ClientCall, unanswered};
 use super::body;
 use super::call::ApiCall;
 use super::question::ResetRequest;
-use crate::admin::Admin;
 use crate::meant::{self, Meant, MeantClient};
 use crate::problem::{ApiReply, HttpProblem};
 
@@ -108,7 +107,7 @@ impl<'c> DoneReset<'c> {
                 used = counter.used,
                 "a counter was reset"
             );
-            self.counters.push(entry(admin, counter, attributes));
+            self.counters.push(entry(self.call, counter, attributes));
         }
         self.ignored.extend(done.ignored);
         Ok(())
@@ -151,10 +150,10 @@ impl<'c> DoneReset<'c> {
 
 /// A counter that was reset. Values are in the form in which they are counted; secret ones as in the tables of
 /// activity.
-fn entry(admin: &Admin, counter: &ResetCounter, attributes: &Attributes<'_>) -> Value {
+fn entry(call: ClientCall<'_>, counter: &ResetCounter, attributes: &Attributes<'_>) -> Value {
     let values = counter.rule.key_values(attributes).into_iter();
     let key: Map<String, Value> = values
-        .map(|(name, value)| (name.to_owned(), json!(admin.shown_of_client(name, &value))))
+        .map(|(name, value)| (name.to_owned(), json!(call.shown(name, &value))))
         .collect();
     json!({
         "rule": counter.rule.id(),

@@ -14,7 +14,6 @@ use super::call::ApiCall;
 use super::explain_question::{ExplainRequest, ExplainedSubject};
 use super::{answer, body, raw_request};
 use crate::activity::last_json;
-use crate::admin::Admin;
 use crate::meant::{self, Meant, MeantClient};
 use crate::problem::{ApiReply, HttpProblem};
 
@@ -48,11 +47,11 @@ pub(super) async fn explain_client(
                     return reply.ok_or_else(|| unanswered(&seen));
                 }
             };
-            written(admin, &attributes, None).await
+            written(call, &attributes, None).await
         }
         ExplainedSubject::Request(raw) => {
             let attributes = raw_request::describe(admin, &raw).await?;
-            written(admin, &terms.of(attributes), None).await
+            written(call, &terms.of(attributes), None).await
         }
         ExplainedSubject::Client { client, rule } => {
             let client = match meant::find_client(admin, &client, rule.as_deref()).await? {
@@ -75,7 +74,7 @@ pub(super) async fn explain_client(
                 }
             };
             let attributes = terms.of(client.attributes());
-            written(admin, &attributes, Some(&client)).await
+            written(call, &attributes, Some(&client)).await
         }
     };
     Ok(super::json(StatusCode::OK, answer))
@@ -110,24 +109,31 @@ fn cut_at(longest: usize, value: &str) -> String {
 
 /// The explanation of a request, as JSON; with `client`, of the last one of a client.
 async fn written(
-    admin: &Admin,
+    call: ClientCall<'_>,
     attributes: &Attributes<'_>,
     client: Option<&MeantClient>,
 ) -> Vec<u8> {
+    let admin = call.admin;
     let show = |name: &str, value: &str| match client {
-        Some(_) => cut(&admin.shown_of_client(name, value)),
-        None => cut(&admin.shown(name, value)),
+        Some(_) => cut(&call.shown(name, value)),
+        None => cut(&call.published(name, admin.shown(name, value))),
     };
     let explanation = &admin.gate.explain(attributes, &show).await;
     let mut rest = Vec::with_capacity(1_024);
-    let shown = attributes
-        .iter()
-        .map(|(name, value)| (name.to_owned(), json!(show(name, value))));
+    let shown = attributes.iter();
+    let shown = shown.map(|(name, value)| (name.to_owned(), json!(show(name, value))));
     let shown = Value::Object(shown.collect());
     let _ = write!(rest, r#","attributes":{shown}"#);
     if let Some(client) = client {
         let last = client.last.as_ref().zip(admin.activity.as_ref());
-        let last = last.map(|(last, activity)| last_json(last, &activity.instance));
+        let last = last.map(|(last, activity)| {
+            let mut last = last_json(last, &activity.instance);
+            for (name, value) in last["attributes"].as_object_mut().into_iter().flatten() {
+                let shown = value.as_str().unwrap_or_default().to_owned();
+                *value = json!(call.published(name, shown));
+            }
+            last
+        });
         let _ = write!(rest, r#","last":{}"#, json!(last));
     }
     write_rest(&mut rest, explanation, admin.decider.headers);
