@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::commands::bench::BenchArgs;
 use crate::commands::check::CheckArgs;
 use crate::commands::console::ConsoleArgs;
+use crate::commands::denied::DeniedArgs;
 use crate::commands::explain::ExplainArgs;
 use crate::commands::overrides::OverrideArgs;
 use crate::commands::reset::ResetArgs;
@@ -42,6 +43,8 @@ pub(crate) enum Command {
     Rules(RulesArgs),
     /// Show rules, rates and top keys, live
     Top(TopArgs),
+    /// Show requests that were denied, the newest first
+    Denied(DeniedArgs),
     /// Open the web console of a server, signed in with your token
     Console(ConsoleArgs),
     /// Send load to a server, and measure what it answers and how fast
@@ -146,6 +149,12 @@ mod tests {
             "tidegate check --attr user_id=u --timestamp 1794770000.25 --json",
             "tidegate check --attr user_id=u --timestamp 1794770000.1234567 --data-dir d",
             "tidegate explain -a path=/x -a api_key=k --cost 2 --json",
+            "tidegate explain --url https://x/y?z --method POST -H a:b --header c:d --address 1.2.3.4",
+            "tidegate explain 0123456789ab --rule per-key --cost 2",
+            "tidegate explain carl",
+            "tidegate reset carl --rule per-user",
+            "tidegate denied",
+            "tidegate denied --rule per-user --key u1 --limit 100 --follow --json",
             "tidegate rules list --server https://x --ca-file ca.pem",
             "tidegate rules --server http://x get per-user --json",
             "tidegate rules apply -f rules.yaml --prune --dry-run",
@@ -192,6 +201,18 @@ mod tests {
             "tidegate rules diff -f a.yaml --from 3",
             "tidegate rules diff --from first",
             "tidegate reset --rule",
+            "tidegate reset carl -a user_id=carl",
+            "tidegate explain carl -a user_id=carl",
+            "tidegate explain carl --url /x",
+            "tidegate explain --url /x -a user_id=carl",
+            "tidegate explain --header a:b",
+            "tidegate explain --address 1.2.3.4",
+            "tidegate explain carl --method GET",
+            "tidegate explain --rule per-user",
+            "tidegate explain --url /x --header a",
+            "tidegate denied --limit 0",
+            "tidegate denied --limit 101",
+            "tidegate denied u1",
             "tidegate top --window 2m",
             "tidegate rules validate",
             "tidegate rules rollback last",

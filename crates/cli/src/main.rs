@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => exit::finish(args.server.json, commands::check::run(&args)),
         Command::Explain(args) => exit::finish(args.server.json, commands::explain::run(&args)),
+        Command::Denied(args) => exit::finish(args.server.json, commands::denied::run(&args)),
         Command::Console(args) => exit::finish(args.server.json, commands::console::run(&args)),
         Command::Bench(args) => exit::finish(args.server.json, commands::bench::run(&args)),
         Command::Rules(args) => exit::finish(args.server.json, commands::rules::run(&args)),

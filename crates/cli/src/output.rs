@@ -24,6 +24,17 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     whole(AutoStream::auto(io::stdout().lock()), text)
 }
 
+/// Writes a part of an endless answer to stdout. False if the reader is gone.
+pub(crate) fn print_while_open(text: &str) -> io::Result<bool> {
+    let mut stdout = AutoStream::auto(io::stdout().lock());
+    let written = stdout.write_all(text.as_bytes());
+    match written.and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Writes JSON to stdout.
 pub(crate) fn print_json(value: &Value) -> io::Result<()> {
     print(&json_text(value))

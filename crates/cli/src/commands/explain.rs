@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tidegate::Timestamp;
 
 use super::decision::{DEGRADED, burst, is_counted, list, reason, retry, summary, window};
@@ -17,6 +17,35 @@ use crate::times;
 #[derive(Debug, Args)]
 #[command(after_help = exit::HELP)]
 pub(crate) struct ExplainArgs {
+    /// A client, by its value or by the digest that `top`, `denied` or the log shows: its last request is explained
+    #[arg(value_name = "CLIENT", conflicts_with_all = ["attributes", "url"])]
+    client: Option<String>,
+
+    /// The rule that counts the client, if several clients have this value
+    #[arg(long, value_name = "ID", requires = "client")]
+    rule: Option<String>,
+
+    /// A raw request to this URL or path, which is read as the gateway reads it
+    #[arg(long, value_name = "URL", conflicts_with = "attributes")]
+    url: Option<String>,
+
+    /// The method of the raw request
+    #[arg(
+        long,
+        value_name = "METHOD",
+        requires = "url",
+        conflicts_with = "client"
+    )]
+    method: Option<String>,
+
+    /// A header of the raw request, such as `X-Api-Key: k1`; may be given several times
+    #[arg(long = "header", short = 'H', value_name = "NAME: VALUE", requires = "url", conflicts_with = "client", value_parser = header)]
+    headers: Vec<(String, String)>,
+
+    /// The address from which the raw request comes; without it, no address is known
+    #[arg(long, value_name = "IP", requires = "url", conflicts_with = "client")]
+    address: Option<String>,
+
     #[command(flatten)]
     question: QuestionArgs,
 
@@ -24,14 +53,107 @@ pub(crate) struct ExplainArgs {
     pub(crate) server: ServerArgs,
 }
 
+fn header(text: &str) -> Result<(String, String), String> {
+    match text.split_once(':') {
+        Some((name, value)) if !name.is_empty() => {
+            Ok((name.to_owned(), value.trim_ascii().to_owned()))
+        }
+        _ => Err("write it as `NAME: VALUE`, for example `X-Api-Key: k1`".to_owned()),
+    }
+}
+
+impl ExplainArgs {
+    /// The body of the call.
+    fn body(&self) -> anyhow::Result<Value> {
+        let mut body = self.question.body()?;
+        let Some(members) = body.as_object_mut() else {
+            return Ok(body);
+        };
+        if let Some(client) = &self.client {
+            members.remove("attributes");
+            members.insert("client".to_owned(), json!(client));
+            let rule = self.rule.iter();
+            members.extend(rule.map(|rule| ("rule".to_owned(), json!(rule))));
+        } else if let Some(url) = &self.url {
+            members.remove("attributes");
+            let mut headers: Map<String, Value> = Map::new();
+            for (name, value) in &self.headers {
+                let values = headers.entry(name.clone()).or_insert_with(|| json!([]));
+                if let Some(values) = values.as_array_mut() {
+                    values.push(json!(value));
+                }
+            }
+            let mut request = json!({"url": url, "headers": headers});
+            let given = [("method", &self.method), ("address", &self.address)];
+            for (name, value) in given {
+                if let Some(value) = value {
+                    request[name] = json!(value);
+                }
+            }
+            members.insert("request".to_owned(), request);
+        }
+        Ok(body)
+    }
+}
+
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Answer> {
     let client = ApiClient::new(&args.server)?;
-    let reply = client.post("/v1/explain", &args.question.body()?)?;
+    let reply = client.post("/v1/explain", &args.body()?)?;
     let reply = reply.accept(&[200])?;
     let is_allowed = reply.part("decision")?.get("allowed") == Some(&json!(true));
-    let page = || page(&reply.body, args.question.now());
+    let now = args.question.now();
+    let page = || {
+        let mut text = last_seen(&reply.body, now);
+        if args.client.is_some() || args.url.is_some() {
+            text.push_str(&known_by(&reply.body));
+        }
+        text + &page(&reply.body, now)
+    };
     output::print_either(args.server.json, &reply.body, page)?;
     Ok(if is_allowed { Answer::Yes } else { Answer::No })
+}
+
+/// When a client was last seen, and how that ended; empty if that is not known.
+fn last_seen(explained: &Value, now: Timestamp) -> String {
+    let Some(last) = explained.get("last").filter(|last| last.is_object()) else {
+        return String::new();
+    };
+    let word = |key: &str| last.get(key).and_then(Value::as_str).map(plain);
+    let ago = last.get("at").and_then(times::instant);
+    let ago = ago.map_or_else(String::new, |at| {
+        let ago = times::whole_seconds(now.since(at));
+        format!(" {} ago", times::length(ago))
+    });
+    let is_allowed = last.get("allowed") == Some(&json!(true));
+    let mut text = format!("last seen{ago}: ");
+    text.push_str(if is_allowed { "allowed" } else { "denied" });
+    let request = [word("method"), word("path")].into_iter().flatten();
+    let request: Vec<String> = request.collect();
+    if !request.is_empty() {
+        let _ = write!(text, ", {}", request.join(" "));
+    }
+    if let Some(address) = word("address") {
+        let _ = write!(text, " from {address}");
+    }
+    if let Some(tier) = word("tier") {
+        let _ = write!(text, ", tier {tier}");
+    }
+    text.push('\n');
+    text
+}
+
+/// What the request is known by.
+fn known_by(explained: &Value) -> String {
+    let attributes = explained.get("attributes").and_then(Value::as_object);
+    let pairs = attributes.into_iter().flatten().map(|(name, value)| {
+        let value = value.as_str().map(plain).unwrap_or_default();
+        format!("{}={value}", plain(name))
+    });
+    let pairs: Vec<String> = pairs.collect();
+    match pairs.as_slice() {
+        [] => String::new(),
+        pairs => format!("explained for {}\n", pairs.join(", ")),
+    }
 }
 
 /// The verdict and why, then each rule.
@@ -85,14 +207,18 @@ fn one_rule(rule: &Value, now: Timestamp) -> String {
     }
     let grant = get("grant");
     if let (Some(from), Some(value)) = (word(grant, "from"), word(grant, "value")) {
+        let tier = word(rule, "tier").map(|tier| format!("the tier {tier}"));
         let from = match from.as_str() {
             "limit" => "the rule's limit",
-            "tier" => "a tier",
+            "tier" => tier.as_deref().unwrap_or("a tier"),
             "override" => "an override",
             "temporary" => "a temporary override",
             other => other,
         };
         line("grants", format!("{value}, from {from}"));
+    }
+    if let Some(tiers) = get("tiers").as_object().filter(|tiers| !tiers.is_empty()) {
+        line("tier", unknown_tier(tiers));
     }
     for limit in list(rule, "limits") {
         line("", numbers(limit, now));
@@ -101,6 +227,22 @@ fn one_rule(rule: &Value, now: Timestamp) -> String {
         }
     }
     text
+}
+
+/// That the tier is not known, with those that there are.
+fn unknown_tier(tiers: &Map<String, Value>) -> String {
+    let each = tiers.iter().map(|(name, limit)| {
+        let limit = limit.as_str().map(plain).unwrap_or_default();
+        format!("{} ({limit})", plain(name))
+    });
+    let each: Vec<String> = each.collect();
+    let first = tiers.keys().next().map(|name| plain(name));
+    format!(
+        "{}: the rule has the tiers {}; to explain one, give `-a tier={}`",
+        styled(CAREFUL, "not known"),
+        each.join(", "),
+        first.unwrap_or_default()
+    )
 }
 
 /// Why a rule does not apply, as a sentence.
@@ -203,6 +345,27 @@ mod tests {
             "headers": {},
         });
         insta::assert_snapshot!(plainly(&explained));
+    }
+
+    #[test]
+    fn a_client_has_its_last_decision_and_a_tier_that_is_not_known_its_tiers() {
+        let explained = json!({
+            "decision": {"allowed": true, "rule": "r", "limits": []},
+            "rules": [
+                {"rule": "r", "applies": true, "key": {"user_id": "carl"}, "grant": {"from": "limit", "value": "100/minute"},
+                 "tier": "unknown", "tiers": {"free": "100/minute", "pro": "1000/minute"}, "limits": []},
+                {"rule": "s", "applies": true, "key": {"user_id": "carl"}, "grant": {"from": "tier", "value": "5/second"},
+                 "tier": "pro", "limits": []},
+            ],
+            "attributes": {"user_id": "carl", "path": "/v1/orders"},
+            "last": {"at": 1_794_769_988.25, "allowed": false, "method": "GET", "path": "/v1/\u{1b}orders", "address": "203.0.113.7", "tier": "pro"},
+        });
+        let now = Timestamp::from_seconds(1_794_770_000);
+        let text = last_seen(&explained, now) + &known_by(&explained) + &page(&explained, now);
+        insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string());
+        let bare = json!({"last": {"at": 1_794_769_000, "allowed": true}});
+        assert_eq!(last_seen(&bare, now), "last seen 16m 40s ago: allowed\n");
+        assert_eq!(last_seen(&json!({"last": null}), now), "");
     }
 
     #[test]

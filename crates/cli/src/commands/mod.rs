@@ -5,6 +5,7 @@ pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod console;
 mod decision;
+pub(crate) mod denied;
 pub(crate) mod explain;
 pub(crate) mod overrides;
 mod question;

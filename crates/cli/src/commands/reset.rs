@@ -12,6 +12,10 @@ use crate::output::{self, TextTable, cell, plain};
 #[derive(Debug, Args)]
 #[command(after_help = exit::HELP)]
 pub(crate) struct ResetArgs {
+    /// A client, by its value or by the digest that `top`, `denied` or the log shows
+    #[arg(value_name = "CLIENT", conflicts_with = "attributes")]
+    client: Option<String>,
+
     #[command(flatten)]
     attributes: AttributeArgs,
 
@@ -25,7 +29,10 @@ pub(crate) struct ResetArgs {
 
 pub(crate) fn run(args: &ResetArgs) -> anyhow::Result<Answer> {
     let client = ApiClient::new(&args.server)?;
-    let mut body = json!({"attributes": args.attributes.to_json()?});
+    let mut body = match &args.client {
+        Some(client) => json!({"client": client}),
+        None => json!({"attributes": args.attributes.to_json()?}),
+    };
     if let Some(rule) = &args.rule {
         body["rule"] = json!(rule);
     }
@@ -50,6 +57,7 @@ fn table(counters: &[Value]) -> String {
         let text = |key: &str| cell(&counter[key]);
         let limit = match text("limit").as_str() {
             "0" => "blocked".to_owned(),
+            "-" => "unlimited".to_owned(),
             limit => limit.to_owned(),
         };
         let key = key_text(&counter["key"]);
@@ -79,8 +87,9 @@ mod tests {
             json!({"rule": "per-user", "limit": 100, "key": {"user_id": "\u{1b}[2J\u{202e}x"}, "used": 7}),
             json!({"rule": "all", "limit": 1000, "key": {}, "used": 12}),
             json!({"rule": "per-key", "limit": 0, "key": {}, "used": 1}),
+            json!({"rule": "free", "limit": null, "key": {}, "used": 1}),
         ];
-        let expected = "RULE      LIMIT    KEY                         USED\nper-user  100      user_id=\\u{1b}[2J\\u{202e}x  7\nall       1000     (one for all)               12\nper-key   blocked  (one for all)               1\n";
+        let expected = "RULE      LIMIT      KEY                         USED\nper-user  100        user_id=\\u{1b}[2J\\u{202e}x  7\nall       1000       (one for all)               12\nper-key   blocked    (one for all)               1\nfree      unlimited  (one for all)               1\n";
         let text = table(&counters);
         assert_eq!(anstream::adapter::strip_str(&text).to_string(), expected);
     }

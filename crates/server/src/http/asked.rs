@@ -117,9 +117,8 @@ async fn answer(admin: Arc<Admin>, question: Vec<u8>) -> Vec<u8> {
     };
     let (head, body) = reply.unwrap_or_else(HttpProblem::reply).into_parts();
     let mut answer = format!("{} ", head.status.as_u16()).into_bytes();
-    if let Ok(body) = body.collect().await {
-        answer.extend_from_slice(&body.to_bytes());
-    }
+    let Ok(body) = body.collect().await;
+    answer.extend_from_slice(&body.to_bytes());
     answer
 }
 
