@@ -8,7 +8,7 @@ use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use tidegate::{Attributes, Timestamp};
 
-use super::question::{JsonAttributes, cost, one, time};
+use super::question::{JsonAttributes, cost, given, one, time};
 use crate::CodecError;
 
 /// The most headers of a raw request, as at the gateway.
@@ -18,13 +18,13 @@ pub const MAX_HEADERS: usize = 100;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "'b: 'de"))]
 pub struct ExplainRequest<'b> {
-    #[serde(default, borrow)]
+    #[serde(default, borrow, deserialize_with = "given")]
     attributes: Option<JsonAttributes<'b>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "given")]
     request: Option<RawRequest>,
-    #[serde(default, borrow)]
+    #[serde(default, borrow, deserialize_with = "given")]
     client: Option<Cow<'b, str>>,
-    #[serde(default, borrow)]
+    #[serde(default, borrow, deserialize_with = "given")]
     rule: Option<Cow<'b, str>>,
     #[serde(default = "one", deserialize_with = "cost")]
     cost: u64,
@@ -201,6 +201,8 @@ mod tests {
             (r#"{"request": {"url": "/", "headers": []}}"#,     "an object of headers"),
             (r#"{"request": {"url": "/", "body": ""}}"#,        "unknown field `body`"),
             (r#"{"client": 7}"#,                                "a string"),
+            (r#"{"client": "u1", "rule": null}"#,               "a string"),
+            (r#"{"client": "u1", "attributes": null}"#,         "an object of attributes"),
         ];
         for (body, expected) in refused {
             let error = subject(body).unwrap_err();

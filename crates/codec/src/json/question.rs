@@ -38,14 +38,21 @@ pub struct Batch<'b> {
 #[serde(deny_unknown_fields, bound(deserialize = "'b: 'de"))]
 pub struct ResetRequest<'b> {
     /// The attributes of the client whose usage is cleared.
-    #[serde(default, borrow)]
+    #[serde(default, borrow, deserialize_with = "given")]
     pub attributes: Option<JsonAttributes<'b>>,
     /// The client itself: the value of an attribute that a rule counts by, or its digest.
-    #[serde(default, borrow)]
+    #[serde(default, borrow, deserialize_with = "given")]
     pub client: Option<Cow<'b, str>>,
     /// Only the counters of this rule.
     #[serde(default, borrow)]
     pub rule: Option<Cow<'b, str>>,
+}
+
+/// A value that may be left out and not be `null`.
+pub(super) fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
 }
 
 pub(super) fn one() -> u64 {

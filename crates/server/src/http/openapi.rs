@@ -18,11 +18,13 @@ pub(super) fn describe(trust_timestamps: bool) -> Bytes {
     if let Some(Value::Object(schemas)) = document.pointer_mut("/components/schemas") {
         schemas.extend(tidegate::rules::api_schemas());
     }
-    let properties = document.pointer_mut("/components/schemas/Check/properties");
-    if let Some(Value::Object(properties)) = properties
-        && !trust_timestamps
-    {
-        properties.shift_remove("timestamp");
+    for schema in ["Check", "Explain"] {
+        let properties = format!("/components/schemas/{schema}/properties");
+        if let Some(Value::Object(properties)) = document.pointer_mut(&properties)
+            && !trust_timestamps
+        {
+            properties.shift_remove("timestamp");
+        }
     }
     format!("{document:#}").into()
 }
