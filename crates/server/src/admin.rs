@@ -10,7 +10,7 @@ use tidegate_identity::Identity;
 use tidegate_listen::clock::Stopwatch;
 use tokio::sync::Semaphore;
 
-use crate::activity::ServerActivity;
+use crate::activity::{CREDENTIALS, ServerActivity};
 use crate::config::Config;
 use crate::data_dir::LockedDir;
 use crate::decider::{Decider, DeciderParts};
@@ -150,9 +150,9 @@ impl Admin {
         }
     }
 
-    /// The value of an attribute as answers show it: that of a secret attribute as a digest.
+    /// The value of an attribute as answers show it: that of a secret attribute, and credentials, as a digest.
     pub(crate) fn shown(&self, attribute: &str, value: &str) -> String {
-        if self.book.settings().is_secret(attribute) {
+        if self.book.settings().is_secret(attribute) || CREDENTIALS.contains(&attribute) {
             return self.digest.shown(value);
         }
         value.to_owned()

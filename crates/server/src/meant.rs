@@ -62,6 +62,12 @@ impl MeantClient {
         }
     }
 
+    /// An attribute of its last request as it may be shown.
+    pub(crate) fn shown(&self, attribute: &str, value: &str) -> Option<String> {
+        let kept = self.last.as_ref()?.attribute(attribute)?;
+        (kept.value() == value).then(|| kept.shown.value.to_string())
+    }
+
     /// The attributes that make it, and its tier.
     pub(crate) fn own_attributes(&self) -> Attributes<'static> {
         of_pairs(pairs(&self.identity).chain(self.tier()))
@@ -134,14 +140,6 @@ impl Admin {
             return self.digest.shown(value);
         }
         self.shown(attribute, value)
-    }
-
-    /// What is shown of an attribute, as it may be written to Redis: of a digest the digits alone.
-    pub(crate) fn published(&self, attribute: &str, shown: String) -> String {
-        match self.digits_of(attribute, &shown) {
-            Some(digits) => digits.to_owned(),
-            None => shown,
-        }
     }
 
     /// The digits, if a value of this attribute may be a digest.

@@ -18,7 +18,7 @@ use super::ServerActivity;
 /// Attributes that say nothing about who a client is.
 const NEVER_HIDDEN: [&str; 2] = ["method", "tier"];
 /// Headers that hold credentials, whatever the settings say of them.
-const CREDENTIALS: [&str; 4] = [
+pub(crate) const CREDENTIALS: [&str; 4] = [
     "authorization",
     "header.authorization",
     "header.proxy-authorization",

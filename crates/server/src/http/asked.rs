@@ -7,6 +7,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt as _;
 use serde::{Deserialize, Serialize};
+use tidegate::rules::ValueDigest;
 
 use super::{counters, explain};
 use crate::admin::Admin;
@@ -45,18 +46,19 @@ struct AskedQuestion {
 }
 
 impl ClientCall<'_> {
-    /// The value of an attribute as the reply shows it. The reply to another instance is written to Redis.
+    /// The value of an attribute as the reply shows it.
     pub(super) fn shown(&self, attribute: &str, value: &str) -> String {
-        let shown = self.admin.shown_of_client(attribute, value);
-        self.published(attribute, shown)
+        self.published(value, self.admin.shown_of_client(attribute, value))
     }
 
-    /// What is shown of an attribute, for this reply.
-    pub(super) fn published(&self, attribute: &str, shown: String) -> String {
-        if self.may_ask {
-            return shown;
+    /// What is shown of a value, for this reply. The reply to another instance is written to Redis: of a digest it has
+    /// the digits alone.
+    pub(super) fn published(&self, value: &str, shown: String) -> String {
+        let digits = ValueDigest::read(&shown).filter(|_| !self.may_ask);
+        match digits.filter(|digits| *digits == self.admin.digest.of(value)) {
+            Some(digits) => digits.to_owned(),
+            None => shown,
         }
-        self.admin.published(attribute, shown)
     }
 
     /// The reply of the instance that has seen the client. None if it does not answer.

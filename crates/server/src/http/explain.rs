@@ -114,9 +114,13 @@ async fn written(
     client: Option<&MeantClient>,
 ) -> Vec<u8> {
     let admin = call.admin;
-    let show = |name: &str, value: &str| match client {
-        Some(_) => cut(&call.shown(name, value)),
-        None => cut(&call.published(name, admin.shown(name, value))),
+    let show = |name: &str, value: &str| {
+        let shown = match client {
+            Some(client) => client.shown(name, value),
+            None => Some(admin.shown(name, value)),
+        };
+        let shown = shown.unwrap_or_else(|| admin.shown_of_client(name, value));
+        cut(&call.published(value, shown))
     };
     let explanation = &admin.gate.explain(attributes, &show).await;
     let mut rest = Vec::with_capacity(1_024);
@@ -127,12 +131,13 @@ async fn written(
     if let Some(client) = client {
         let last = client.last.as_ref().zip(admin.activity.as_ref());
         let last = last.map(|(last, activity)| {
-            let mut last = last_json(last, &activity.instance);
-            for (name, value) in last["attributes"].as_object_mut().into_iter().flatten() {
-                let shown = value.as_str().unwrap_or_default().to_owned();
-                *value = json!(call.published(name, shown));
+            let mut written = last_json(last, &activity.instance);
+            for kept in &last.attributes {
+                let shown = kept.shown.value.to_string();
+                written["attributes"][&*kept.shown.attribute] =
+                    json!(call.published(kept.value(), shown));
             }
-            last
+            written
         });
         let _ = write!(rest, r#","last":{}"#, json!(last));
     }

@@ -356,3 +356,21 @@ fn anonymous_clients_are_known_by_digests_alone() {
     check(&server, &json!({"user_id": "carl-of-acme"})).with_status(429);
     put("0123456789ab").with_status(422);
 }
+
+#[test]
+fn credentials_in_headers_are_shown_as_digests() {
+    let folder = TestFolder::new();
+    folder.write(
+        "rules.yaml",
+        "rules:\n  - {id: a, per: [user_id], match: {attributes: {header.authorization: x}}, limit: 3/hour}\n  - {id: b, per: [user_id], limit: 3/hour}\n",
+    );
+    let server = folder.serve(&["--rules", "rules.yaml"]);
+    let attributes = json!({"user_id": "u1", "header.authorization": "Bearer s3cret-of-a-token"});
+    check(&server, &attributes).with_status(200);
+    for body in [json!({"client": "u1"}), json!({ "attributes": attributes })] {
+        let reply = explain(&server, &body).with_status(200);
+        assert!(!reply.whole().contains("s3cret"), "{reply:?}");
+        let shown = &reply.json()["attributes"]["header.authorization"];
+        assert_eq!(shown.as_str().unwrap().chars().count(), 17, "{shown}");
+    }
+}
