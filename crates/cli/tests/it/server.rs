@@ -104,6 +104,13 @@ impl ProgramFolder {
         }
     }
 
+    /// Starts a command that ends when it is stopped.
+    pub(crate) fn spawn(&self, arguments: &[&str]) -> Child {
+        let mut command = self.command(PROGRAM);
+        command.env("TIDEGATE_DATA_DIR", "data").args(arguments);
+        command.spawn().unwrap()
+    }
+
     /// Starts a command on a terminal, as the leader of a session of its own: a resize of the terminal is a signal
     /// to it.
     pub(crate) fn spawn_on(&self, terminal: &File, arguments: &[&str]) -> Child {

@@ -108,6 +108,41 @@ fn an_explanation_ends_as_a_check_would() {
 }
 
 #[test]
+fn a_client_and_a_raw_request_are_asked_for_as_they_are_given() {
+    let answer = r#"{"rules": [], "attributes": {}, "decision": {"allowed": true}, "headers": {}}"#;
+    let body = |line: &str| {
+        let (run, asked) = run(line, "", &[("200 OK", answer)]);
+        assert_eq!(run.code, Some(0), "{}", run.whole());
+        asked[0].split_once("\r\n\r\n").unwrap().1.to_owned()
+    };
+    #[rustfmt::skip]
+    let table = [
+        ("explain carl",                  r#"{"cost":1,"client":"carl"}"#),
+        ("explain carl --rule per-user",  r#"{"cost":1,"client":"carl","rule":"per-user"}"#),
+        ("explain --url /x",              r#"{"cost":1,"request":{"url":"/x","headers":{}}}"#),
+        ("explain --url /x --method PUT -H a:b -H a:c --header d:e=f:g --address ::1 --cost 2",
+            r#"{"cost":2,"request":{"url":"/x","headers":{"a":["b","c"],"d":["e=f:g"]},"method":"PUT","address":"::1"}}"#),
+    ];
+    for (line, expected) in table {
+        let expected: serde_json::Value = serde_json::from_str(expected).unwrap();
+        let body: serde_json::Value = serde_json::from_str(&body(line)).unwrap();
+        assert_eq!(body, expected, "{line}");
+    }
+    let (_, asked) = run("reset u1 --rule r", "", &[("200 OK", r#"{"reset": []}"#)]);
+    let body = asked[0].split_once("\r\n\r\n").unwrap().1;
+    assert_eq!(body, r#"{"client":"u1","rule":"r"}"#);
+    let none = r#"{"denied": [], "instances": []}"#;
+    let line = "denied --rule per-user --key a/b&c --limit 7";
+    let (denied, asked) = run(line, "", &[("200 OK", none)]);
+    assert_eq!(
+        (denied.code, denied.stderr.as_str()),
+        (Some(0), "no denied request was seen\n")
+    );
+    let expected = "GET /v1/denied?limit=7&rule=per%2Duser&key=a%2Fb%26c ";
+    assert!(asked[0].starts_with(expected), "{}", asked[0]);
+}
+
+#[test]
 fn could_not_decide_is_denied_and_not_ready_is_an_error() {
     let (decided, _) = run("check --json", "", &[("503 Service Unavailable", DENIED)]);
     assert_eq!(decided.code, Some(1), "{}", decided.whole());
