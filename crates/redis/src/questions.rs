@@ -204,7 +204,7 @@ async fn call<T: FromRedisValue>(
 fn random_id() -> Option<String> {
     let mut bytes = [0; ID];
     getrandom::fill(&mut bytes).ok()?;
-    Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Some(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
 #[cfg(test)]

@@ -23,6 +23,9 @@ const API_KEY: &str = "api_key";
 /// The most clients that a problem lists.
 const MOST_LISTED: usize = 5;
 
+/// Attributes and their values in clear.
+type ClearKey = Vec<(String, String)>;
+
 /// What was found.
 pub(crate) enum Meant<T> {
     /// This instance knows it.
@@ -43,9 +46,9 @@ pub(crate) struct SeenElsewhere {
 #[derive(Debug)]
 pub(crate) struct MeantClient {
     /// The attributes that make it, in clear.
-    pub(crate) identity: Vec<(String, String)>,
+    pub(crate) identity: ClearKey,
     /// Its keys by the rules that have seen it, in clear.
-    pub(crate) keys: Vec<(Arc<str>, Vec<(String, String)>)>,
+    pub(crate) keys: Vec<(Arc<str>, ClearKey)>,
     /// The last decision about it.
     pub(crate) last: Option<Arc<LastDecision>>,
 }
@@ -53,13 +56,10 @@ pub(crate) struct MeantClient {
 impl MeantClient {
     /// What its last request was known by; without one, what makes the client.
     pub(crate) fn attributes(&self) -> Attributes<'static> {
-        match &self.last {
-            Some(last) => of_pairs(last.attributes.iter().map(pair)),
-            None => {
-                let key = self.keys.first().map_or(&self.identity, |(_, key)| key);
-                of_pairs(pairs(key))
-            }
+        if let Some(last) = &self.last {
+            return of_pairs(last.attributes.iter().map(pair));
         }
+        of_pairs(pairs(&self.identity))
     }
 
     /// An attribute of its last request as it may be shown.
@@ -154,7 +154,7 @@ pub(crate) async fn resolve<'a>(
     mut attributes: Attributes<'a>,
     rule: Option<&str>,
 ) -> Result<Meant<Attributes<'a>>, HttpProblem> {
-    let given: Vec<(String, String)> = attributes
+    let given: ClearKey = attributes
         .iter()
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
@@ -210,8 +210,7 @@ pub(crate) async fn find_client(
     }
     let wanted = ClientSearch::new(admin, wanted);
     let seen = wanted.seen_here(rule).await;
-    let identities: BTreeSet<&Vec<(String, String)>> =
-        seen.iter().map(|seen| &seen.identity).collect();
+    let identities: BTreeSet<&ClearKey> = seen.iter().map(|seen| &seen.identity).collect();
     if identities.len() > 1 {
         return Err(wanted.several(&identities));
     }
@@ -247,19 +246,15 @@ pub(crate) async fn find_unlisted(
 /// A client in the tables of this instance.
 struct SeenHere {
     /// The attributes that are meant, in clear.
-    identity: Vec<(String, String)>,
+    identity: ClearKey,
     rule: Arc<str>,
     /// Its whole key by that rule, in clear.
-    key: Vec<(String, String)>,
+    key: ClearKey,
     last: Arc<LastDecision>,
 }
 
 impl SeenHere {
-    fn new(
-        identity: Vec<(String, String)>,
-        key: Vec<(String, String)>,
-        found: FoundClient,
-    ) -> Self {
+    fn new(identity: ClearKey, key: ClearKey, found: FoundClient) -> Self {
         Self {
             identity,
             rule: found.rule,
@@ -270,7 +265,7 @@ impl SeenHere {
 }
 
 /// The key of a client in clear, as its rule counts it. Empty if the rule is gone.
-fn clear_key(rules: &RulesInForce, found: &FoundClient) -> Vec<(String, String)> {
+fn clear_key(rules: &RulesInForce, found: &FoundClient) -> ClearKey {
     let attributes = of_pairs(found.last.attributes.iter().map(pair));
     let Some(rule) = rules.get(&found.rule) else {
         return Vec::new();
@@ -424,7 +419,7 @@ impl<'w> ClientSearch<'w> {
     }
 
     /// Lists the clients, as they may be shown.
-    fn several(&self, identities: &BTreeSet<&Vec<(String, String)>>) -> HttpProblem {
+    fn several(&self, identities: &BTreeSet<&ClearKey>) -> HttpProblem {
         let shown = |(name, value): (&str, &str)| {
             let value = if self.admin.shows_digests(name) {
                 self.admin.digest.of(value)

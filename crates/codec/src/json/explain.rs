@@ -35,7 +35,7 @@ pub struct ExplainRequest<'b> {
 /// What is explained.
 pub enum ExplainedSubject<'b> {
     /// A request with these attributes.
-    Attributes(Attributes<'b>),
+    Attributes(Box<Attributes<'b>>),
     /// A request as a client sends it.
     Request(RawRequest),
     /// The last request of a client.
@@ -80,7 +80,7 @@ impl<'b> ExplainRequest<'b> {
             at,
         };
         let subject = match (self.attributes, self.request, self.client) {
-            (Some(attributes), None, None) => ExplainedSubject::Attributes(attributes.0),
+            (Some(attributes), None, None) => ExplainedSubject::Attributes(Box::new(attributes.0)),
             (None, Some(request), None) => ExplainedSubject::Request(request),
             (None, None, Some(client)) => {
                 let rule = self.rule;

@@ -120,7 +120,7 @@ async fn the_user_that_the_guide_makes_may_do_all_that_is_needed_and_no_more() {
         store.shared_rules(1).write(0, "[]", "{}").await.unwrap();
         let listening = tokio::time::timeout(Duration::from_millis(300), store.follow_rules(|| {}));
         assert!(listening.await.is_err(), "it listens for ever");
-        store.publish_activity("0123abcd", b"x").await.unwrap();
+        store.publish_activity("0123abcd", b"x", 7).await.unwrap();
         let echo = async |question: Vec<u8>| question;
         tokio::select! {
             () = store.answer_questions("0123abcd", echo) => panic!("it ends never"),

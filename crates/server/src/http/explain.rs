@@ -39,7 +39,7 @@ pub(super) async fn explain_client(
     let (subject, terms) = request.subject(admin.decider.trust_timestamps)?;
     let answer = match subject {
         ExplainedSubject::Attributes(given) => {
-            let attributes = match meant::resolve(admin, given, None).await? {
+            let attributes = match meant::resolve(admin, *given, None).await? {
                 Meant::Here(attributes) => terms.of(attributes),
                 Meant::Elsewhere(seen) => {
                     let body = String::from_utf8_lossy(body);

@@ -78,9 +78,12 @@ impl LoggedKeys {
     /// or shares one with all clients.
     pub(crate) fn key(&self, rule: &Rule, attributes: &Attributes<'_>) -> Option<String> {
         let values = rule.key_values(attributes).into_iter();
-        let digests = values.map(|(name, value)| match self.settings.is_secret(name) {
-            true => self.digest.shown(&value),
-            false => self.digest.of(&value),
+        let digests = values.map(|(name, value)| {
+            if self.settings.is_secret(name) {
+                self.digest.shown(&value)
+            } else {
+                self.digest.of(&value)
+            }
         });
         let digests: Vec<String> = digests.collect();
         (!digests.is_empty()).then(|| digests.join(","))
