@@ -182,3 +182,16 @@ fn secrets_in_clear_are_not_sent_to_another_server() {
     let clients: String = redis.query(&["CLIENT", "LIST"]);
     assert!(!clients.contains("cmd=blpop"), "{clients}");
 }
+
+#[test]
+fn a_server_that_ends_listens_no_longer() {
+    let redis = RedisServer::start();
+    let (_folder, server) = start(&redis, "");
+    let is_listening = || {
+        let clients: String = redis.query(&["CLIENT", "LIST"]);
+        clients.contains("cmd=blpop")
+    };
+    wait_until("it listens", PATIENCE, || is_listening().then_some(()));
+    server.stop();
+    wait_until("it has left", PATIENCE, || (!is_listening()).then_some(()));
+}

@@ -1,0 +1,169 @@
+//! Finds the client that a caller means: by a value, or by the digest that tables and the log show for it.
+//!
+//! A value in clear comes first. A digest is looked up among the clients that were seen, those of `clients_file`, and
+//! those with an override (`digests.rs`). Another instance may have seen a client that this one has not: then it must be
+//! asked, because only digests are published. `client.rs` finds a client by any attribute that makes a key.
+
+mod client;
+mod digests;
+
+pub(crate) use client::{MeantClient, find_client, find_unlisted};
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use tidegate::Attributes;
+use tidegate::rules::{OverrideKey, Rule, ValueDigest};
+
+use crate::admin::Admin;
+use crate::problem::HttpProblem;
+use digests::{KnownDigest, find_digest, is_in_clear};
+
+/// Attributes and their values in clear.
+type ClearKey = Vec<(String, String)>;
+
+/// What was found.
+pub(crate) enum Meant<T> {
+    /// This instance knows it.
+    Here(T),
+    /// Another instance has seen it.
+    Elsewhere(SeenElsewhere),
+}
+
+/// A client that another instance has seen.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct SeenElsewhere {
+    pub(crate) instance: String,
+    /// The client as other instances may know it: not in clear if it is secret.
+    pub(crate) client: String,
+}
+
+impl Admin {
+    /// Whether values of this attribute are shown as digests.
+    fn shows_digests(&self, attribute: &str) -> bool {
+        let is_anonymous = self.activity.as_ref().is_some_and(|one| one.is_anonymous);
+        is_anonymous || self.book.settings().is_secret(attribute)
+    }
+
+    /// The value of an attribute for a caller that may know it only as a digest.
+    pub(crate) fn shown_of_client(&self, attribute: &str, value: &str) -> String {
+        if self.shows_digests(attribute) && is_counted_by(self, attribute) {
+            return self.digest.shown(value);
+        }
+        self.shown(attribute, value)
+    }
+
+    /// The digits, if a value of this attribute may be a digest.
+    pub(crate) fn digits_of<'v>(&self, attribute: &str, value: &'v str) -> Option<&'v str> {
+        ValueDigest::read(value).filter(|_| self.shows_digests(attribute))
+    }
+}
+
+/// Replaces digests among the attributes by the values that have them. `rule` is the one that the caller names.
+pub(crate) async fn resolve<'a>(
+    admin: &Arc<Admin>,
+    mut attributes: Attributes<'a>,
+    rule: Option<&str>,
+) -> Result<Meant<Attributes<'a>>, HttpProblem> {
+    let given: ClearKey = attributes
+        .iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    let mut elsewhere = None;
+    let mut has_clear_secret = false;
+    for (name, value) in &given {
+        let digits = admin.digits_of(name, value);
+        let Some(digits) = digits.filter(|_| is_counted_by(admin, name)) else {
+            has_clear_secret |= admin.book.settings().is_secret(name);
+            continue;
+        };
+        if is_in_clear(admin, &attributes, (name, value), rule).await {
+            has_clear_secret = true;
+            continue;
+        }
+        match find_digest(admin, name, digits).await? {
+            KnownDigest::Value(value) => {
+                // An empty value removes the digest.
+                let _ = attributes.set(name.clone(), "");
+                add(&mut attributes, name, &value);
+            }
+            KnownDigest::Elsewhere(instance) => {
+                let client = digits.to_owned();
+                elsewhere = Some(SeenElsewhere { instance, client });
+            }
+            KnownDigest::Hashed => return Err(only_hashed(value)),
+            KnownDigest::Unknown => return Err(not_seen(value)),
+        }
+    }
+    match elsewhere {
+        // The question is written to Redis.
+        Some(elsewhere) if has_clear_secret => {
+            let SeenElsewhere { client, instance } = elsewhere;
+            Err(unusable(format!(
+                "`{client}` was seen by another server, instance {instance}, which is not asked because other secret attributes are given in clear; give all of them in clear, or all as digests"
+            )))
+        }
+        Some(elsewhere) => Ok(Meant::Elsewhere(elsewhere)),
+        None => Ok(Meant::Here(attributes)),
+    }
+}
+
+/// Whether an override for a digest is for a client that is known. A value in clear that only looks like a digest is
+/// returned as its own.
+pub(crate) async fn override_digest(
+    admin: &Arc<Admin>,
+    rule: &Rule,
+    written: &str,
+) -> Result<Option<OverrideKey>, HttpProblem> {
+    let Some(name) = rule.per().first() else {
+        return Ok(None);
+    };
+    let Some(digits) = admin.digits_of(name, written) else {
+        return Ok(None);
+    };
+    let mut attributes = Attributes::new();
+    let is_usable = attributes.insert(name.clone(), written.to_owned()).is_ok();
+    if is_usable && is_in_clear(admin, &attributes, (name, written), None).await {
+        return Ok(Some(OverrideKey::Digest(admin.digest.of(written))));
+    }
+    match find_digest(admin, name, digits).await? {
+        KnownDigest::Unknown => Err(not_seen(written)),
+        _ => Ok(Some(OverrideKey::Digest(digits.to_owned()))),
+    }
+}
+
+/// Adds an attribute in the form in which it is counted.
+fn add(attributes: &mut Attributes<'_>, name: &str, value: &str) {
+    if name == "ip" {
+        // The key of an IPv6 client is its network.
+        let address = value.split('/').next().unwrap_or_default();
+        let _ = attributes.insert("ip", address.to_owned());
+    } else {
+        attributes.push(name.to_owned(), value.to_owned());
+    }
+}
+
+/// Whether any rule counts by an attribute.
+fn is_counted_by(admin: &Admin, attribute: &str) -> bool {
+    let rules = admin.gate.rules();
+    let counts = |rule: &Rule| rule.per().iter().any(|name| name == attribute);
+    rules.iter().any(|rule| counts(&rule))
+}
+
+fn unusable(detail: impl Into<String>) -> HttpProblem {
+    HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+}
+
+/// Nothing has this digest.
+fn not_seen(digest: &str) -> HttpProblem {
+    unusable(format!(
+        "`{digest}` is not a key that was seen; give the key itself"
+    ))
+}
+
+/// Only the digest is known.
+fn only_hashed(digest: &str) -> HttpProblem {
+    unusable(format!(
+        "the key with the digest `{digest}` was not seen: a temporary override is for it, which has only the digest; give the key itself"
+    ))
+}
