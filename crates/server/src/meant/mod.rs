@@ -15,6 +15,7 @@ use http::StatusCode;
 use tidegate::Attributes;
 use tidegate::rules::{OverrideKey, Rule, ValueDigest};
 
+use crate::activity::CREDENTIALS;
 use crate::admin::Admin;
 use crate::problem::HttpProblem;
 use digests::{KnownDigest, find_digest, is_in_clear};
@@ -41,14 +42,19 @@ pub(crate) struct SeenElsewhere {
 impl Admin {
     /// Whether values of this attribute are shown as digests.
     fn shows_digests(&self, attribute: &str) -> bool {
-        let is_anonymous = self.activity.as_ref().is_some_and(|one| one.is_anonymous);
-        is_anonymous || self.book.settings().is_secret(attribute)
+        self.is_anonymous() || self.book.settings().is_secret(attribute)
+    }
+
+    /// Whether clients are shown as digests alone.
+    fn is_anonymous(&self) -> bool {
+        let activity = self.activity.as_ref();
+        activity.is_some_and(|activity| activity.is_anonymous)
     }
 
     /// The value of an attribute for a caller that may know it only as a digest.
     pub(crate) fn shown_of_client(&self, attribute: &str, value: &str) -> String {
-        if self.shows_digests(attribute) && is_counted_by(self, attribute) {
-            return self.digest.shown(value);
+        if self.is_anonymous() && is_counted_by(self, attribute) {
+            return self.digest.of(value);
         }
         self.shown(attribute, value)
     }
@@ -74,7 +80,8 @@ pub(crate) async fn resolve<'a>(
     for (name, value) in &given {
         let digits = admin.digits_of(name, value);
         let Some(digits) = digits.filter(|_| is_counted_by(admin, name)) else {
-            has_clear_secret |= admin.book.settings().is_secret(name);
+            let is_secret = admin.book.settings().is_secret(name);
+            has_clear_secret |= is_secret || CREDENTIALS.contains(&name.as_str());
             continue;
         };
         if is_in_clear(admin, &attributes, (name, value), rule).await {

@@ -332,7 +332,11 @@ fn keys_of_the_clients_file_and_of_overrides_are_known_by_their_digests() {
 #[test]
 fn anonymous_clients_are_known_by_digests_alone() {
     let (_folder, server) = serve("activity: anonymous\n");
-    check(&server, &json!({"user_id": "carl-of-acme", "tier": "pro"})).with_status(200);
+    check(
+        &server,
+        &json!({"user_id": "carl-of-acme-incorporated", "tier": "pro"}),
+    )
+    .with_status(200);
     let keys = server
         .ask("GET /v1/rules/per-user/keys?sort=used", "")
         .json();
@@ -353,7 +357,7 @@ fn anonymous_clients_are_known_by_digests_alone() {
     for reply in [&explained, &done, &put_reply] {
         assert!(!reply.whole().contains("carl"), "{reply:?}");
     }
-    check(&server, &json!({"user_id": "carl-of-acme"})).with_status(429);
+    check(&server, &json!({"user_id": "carl-of-acme-incorporated"})).with_status(429);
     put("0123456789ab").with_status(422);
 }
 
