@@ -1,6 +1,7 @@
 //! `tidegate denied`: samples of requests that were denied, once or as they come.
 
 use std::collections::{HashSet, VecDeque};
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use clap::Args;
@@ -71,7 +72,8 @@ fn path(args: &DeniedArgs, limit: u16) -> String {
     for (name, value) in [("rule", &args.rule), ("key", &args.key)] {
         if let Some(value) = value {
             let value = utf8_percent_encode(value, NON_ALPHANUMERIC);
-            path.push_str(&format!("&{name}={value}"));
+            // Writing to a String cannot fail.
+            let _ = write!(path, "&{name}={value}");
         }
     }
     path
