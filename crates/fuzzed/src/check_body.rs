@@ -3,6 +3,7 @@
 use serde_json::Value;
 use tidegate::Attributes;
 use tidegate_codec::CodecError;
+use tidegate_codec::json::explain::{ExplainRequest, ExplainedSubject, MAX_HEADERS};
 use tidegate_codec::json::question::{Batch, CheckRequest, ResetRequest, read_timestamp};
 use tidegate_codec::json::{parse, parse_part, read_plain};
 
@@ -37,6 +38,17 @@ pub fn check(body: &[u8]) {
         }
     }
     let _ = parse::<ResetRequest<'_>>(body);
+    let explained = parse::<ExplainRequest<'_>>(body).and_then(|request| request.subject(true));
+    match (explained, &complete) {
+        // Whatever can be checked can be explained.
+        (Ok((ExplainedSubject::Attributes(attributes), terms)), _) => {
+            assert_eq!(described(&Ok(terms.of(*attributes))), described(&complete));
+        }
+        (Ok((ExplainedSubject::Request(raw), _)), _) => {
+            assert!(raw.headers.len() <= MAX_HEADERS, "{raw:?}");
+        }
+        (_, complete) => assert!(complete.is_err(), "{}", body.escape_ascii()),
+    }
     if let Ok(text) = std::str::from_utf8(body) {
         check_timestamp(text);
     }
