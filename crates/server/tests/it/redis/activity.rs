@@ -111,12 +111,8 @@ fn any_server_answers_for_all_and_says_which_are_in_the_answer() {
         assert!(own["total"].as_u64().unwrap() < 15);
         let activity = server.ask("GET /v1/activity", "").with_status(200).json();
         let sum = |series: &Value, name: &str| -> u64 {
-            series[name]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|count| count.as_u64().unwrap())
-                .sum()
+            let counts = series[name].as_array().unwrap().iter();
+            counts.map(|count| count.as_u64().unwrap()).sum()
         };
         assert_eq!(sum(&activity["total"], "denied"), 15);
         assert_eq!(activity["rules"][0]["rule"], "per-user");
