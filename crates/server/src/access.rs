@@ -25,7 +25,7 @@ use crate::problem::HttpProblem;
 pub(crate) use refusals::AccessRefusal;
 use refusals::TokenRefusals;
 pub(crate) use sessions::CODE_LIFETIME;
-use sessions::ConsoleSessions;
+use sessions::{ConsoleSessions, SessionEnd};
 
 /// The advice where the generated token is not accepted.
 const ADVICE: &str = "configure a token (TIDEGATE_TOKEN, or `tokens` in the configuration)";
@@ -226,9 +226,21 @@ impl Access {
             AccessRefusal::Missing => HttpProblem::unauthorized(
                 "this server requires a token; send it as `Authorization: Bearer TOKEN`",
             ),
-            AccessRefusal::Unknown => HttpProblem::unauthorized(UNKNOWN_TOKEN),
+            AccessRefusal::Unknown => HttpProblem::unauthorized(self.unknown(parts)),
             AccessRefusal::OutOfScope(problem) => HttpProblem::forbidden(problem),
         })
+    }
+
+    /// The message for the unknown token of a request.
+    fn unknown(&self, parts: &Parts) -> &'static str {
+        let secret = PresentedToken::of(parts, FrontEnd::Http).secret;
+        match secret.and_then(|secret| self.sessions.end_of(secret)) {
+            Some(SessionEnd::Ended) => "the session of the console has ended; sign in again",
+            Some(SessionEnd::OtherRun) => {
+                "the server was restarted since this session was opened, or another server answers; sign in again"
+            }
+            None => UNKNOWN_TOKEN,
+        }
     }
 
     /// Whether every caller needs a token.

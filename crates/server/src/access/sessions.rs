@@ -24,12 +24,24 @@ const SESSION_PREFIX: &str = "tgs_";
 /// The random bytes in a code and in a session.
 const RANDOM_BYTES: usize = 32;
 
+/// The random bytes that name a run of the server, at the beginning of its sessions.
+const RUN_BYTES: usize = 4;
+
 type SecretHash = [u8; 32];
 
 /// The codes and sessions of a server.
 pub(super) struct ConsoleSessions {
     codes: Secrets,
     sessions: Secrets,
+}
+
+/// Why a secret with the form of a session is not one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SessionEnd {
+    /// This run of the server does not have it: it ended.
+    Ended,
+    /// Another run of the server, or another server, opened it.
+    OtherRun,
 }
 
 /// The token that a secret acts as, and until when.
@@ -45,9 +57,13 @@ impl ConsoleSessions {
             lifetime,
             kept: Mutex::default(),
         };
+        // Zeros if there are no random numbers: then no session is opened either.
+        let mut run = [0; RUN_BYTES];
+        let _ = getrandom::fill(&mut run);
+        let prefix = format!("{SESSION_PREFIX}{}", hexadecimal(&run));
         Self {
-            codes: secrets("", CODE_LIFETIME),
-            sessions: secrets(SESSION_PREFIX, SESSION_LIFETIME),
+            codes: secrets(String::new(), CODE_LIFETIME),
+            sessions: secrets(prefix, SESSION_LIFETIME),
         }
     }
 
@@ -70,9 +86,17 @@ impl ConsoleSessions {
         let Some(found) = self.codes.find(code.as_bytes(), tokens, now, true) else {
             return Ok(None);
         };
-        let (secret, ends) = self.sessions.make(found.token, now)?;
-        let token = found.token;
-        Ok(Some((secret, ConsoleSession { token, ends })))
+        self.open_for(found.token, now).map(Some)
+    }
+
+    /// A new session of this token.
+    pub(super) fn open_for<'t>(
+        &self,
+        token: &'t Token,
+        now: Timestamp,
+    ) -> Result<(String, ConsoleSession<'t>), getrandom::Error> {
+        let (secret, ends) = self.sessions.make(token, now)?;
+        Ok((secret, ConsoleSession { token, ends }))
     }
 
     /// The session with this secret.
@@ -82,10 +106,19 @@ impl ConsoleSessions {
         tokens: &'t [Token],
         now: Timestamp,
     ) -> Option<ConsoleSession<'t>> {
-        if !secret.starts_with(SESSION_PREFIX.as_bytes()) {
+        if !secret.starts_with(self.sessions.prefix.as_bytes()) {
             return None;
         }
         self.sessions.find(secret, tokens, now, false)
+    }
+
+    /// Why a secret that is [no session](Self::find) is none, if it has the form of one.
+    pub(super) fn end_of(&self, secret: &[u8]) -> Option<SessionEnd> {
+        if secret.starts_with(self.sessions.prefix.as_bytes()) {
+            return Some(SessionEnd::Ended);
+        }
+        let is_session = secret.starts_with(SESSION_PREFIX.as_bytes());
+        is_session.then_some(SessionEnd::OtherRun)
     }
 
     /// Ends the session with this secret.
@@ -98,7 +131,7 @@ impl ConsoleSessions {
 
 /// Random secrets of one kind.
 struct Secrets {
-    prefix: &'static str,
+    prefix: String,
     lifetime: Micros,
     /// In the order in which they were made.
     kept: Mutex<Vec<KeptSecret>>,
@@ -242,6 +275,12 @@ mod tests {
         let session = open();
         sessions.end(session.as_bytes());
         assert!(!is_open(&session, &before));
+        let end_of = |secret: &str| sessions.end_of(secret.as_bytes());
+        assert_eq!(end_of(&session), Some(SessionEnd::Ended));
+        let (other, _) = ConsoleSessions::new().open_for(&before[0], START).unwrap();
+        assert!(!is_open(&other, &before));
+        assert_eq!(end_of(&other), Some(SessionEnd::OtherRun));
+        assert_eq!(end_of("first"), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use http::header::{
 };
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::call::ApiCall;
@@ -99,16 +99,25 @@ pub(super) async fn make_code(call: ApiCall) -> Result<ApiReply, HttpProblem> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OpenSession {
-    code: String,
+    #[serde(default, deserialize_with = "text")]
+    code: Option<String>,
 }
 
-/// `POST /v1/console/session`: exchanges a code for a session.
+/// A text that may be left out and not be `null`.
+fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    String::deserialize(from).map(Some)
+}
+
+/// `POST /v1/console/session`: exchanges a code, or the caller's token, for a session.
 pub(super) async fn open_session(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let [] = parameters(&call.parts, [])?;
     let admin = &call.api.admin;
     let body = call.body.read(&admin.decider.bodies).await?;
-    let OpenSession { code } = body::parse(&body)?;
-    let session = admin.decider.access.open_session(&call.parts, &code)?;
+    let access = &admin.decider.access;
+    let session = match body::parse(&body)? {
+        OpenSession { code: Some(code) } => access.open_session_of_code(&call.parts, &code)?,
+        OpenSession { code: None } => access.open_session_of_token(&call.parts)?,
+    };
     tracing::info!(
         token = session.caller.name,
         "a session of the console was opened"

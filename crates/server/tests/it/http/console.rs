@@ -32,6 +32,13 @@ fn session(server: &Server, token: &str) -> Value {
     opened.json()
 }
 
+/// Opens a session with a token, as a page does into which it was typed.
+fn session_of_token(server: &Server, token: &str) -> Value {
+    let opened = ask_as(server, token, &format!("POST {SESSION}"), "{}").with_status(200);
+    assert_eq!(opened.header("cache-control"), Some("no-store"));
+    opened.json()
+}
+
 #[test]
 fn the_files_are_served_to_everyone_and_may_do_nothing_but_ask_this_server() {
     let folder = TestFolder::new();
@@ -127,11 +134,19 @@ fn a_session_may_do_what_its_token_may_and_nothing_else() {
     let folder = TestFolder::new();
     let server = with_tokens(&folder);
     let write = ("PUT /v1/rules", r#"{"rules": []}"#);
-    for (token, name, scopes, status) in [
-        ("d-secret", "dashboard", json!(["read"]), 403),
-        ("o-secret", "ops", json!(["read", "write"]), 200),
+    let read = || json!(["read"]);
+    let all = || json!(["read", "write"]);
+    for (opened, name, scopes, status) in [
+        (session(&server, "d-secret"), "dashboard", read(), 403),
+        (session(&server, "o-secret"), "ops", all(), 200),
+        (
+            session_of_token(&server, "d-secret"),
+            "dashboard",
+            read(),
+            403,
+        ),
+        (session_of_token(&server, "o-secret"), "ops", all(), 200),
     ] {
-        let opened = session(&server, token);
         assert_eq!(opened["name"], name);
         assert_eq!(opened["scopes"], scopes);
         assert_eq!(opened["secret_attributes"], json!(["api_key", "card"]));
@@ -142,16 +157,32 @@ fn a_session_may_do_what_its_token_may_and_nothing_else() {
         assert_eq!(shown["expires_at"], opened["expires_at"]);
         assert!(shown["expires_at"].is_u64() && shown["token"].is_null());
         // It cannot be made to last.
+        let open = format!("POST {SESSION}");
         ask_as(&server, secret, CODE, "{}").with_status(403);
+        ask_as(&server, secret, &open, "{}").with_status(403);
         let end = format!("DELETE {SESSION}");
         ask_as(&server, secret, &end, "").with_status(204);
-        ask_as(&server, secret, "GET /v1/rules", "").with_status(401);
+        let ended = ask_as(&server, secret, "GET /v1/rules", "").with_status(401);
+        assert!(ended.detail().contains("has ended"), "{}", ended.body);
+        let other = ask_as(&server, "tgs_00000000ff", "GET /v1/rules", "").with_status(401);
+        assert!(other.detail().contains("was restarted"), "{}", other.body);
     }
     let shown = ask_as(&server, "e-secret", &format!("GET {SESSION}"), "").json();
     assert_eq!(shown["scopes"], json!(["check"]));
     assert_eq!(shown["expires_at"], Value::Null);
     ask_as(&server, "e-secret", CODE, "{}").with_status(403);
     ask_as(&server, "guess", CODE, "{}").with_status(401);
+    let open = format!("POST {SESSION}");
+    for (token, status, says) in [
+        ("e-secret", 403, "the console needs the scope `read`"),
+        ("guess", 401, "unknown token"),
+    ] {
+        let refused = ask_as(&server, token, &open, "{}").with_status(status);
+        assert!(refused.detail().contains(says), "{}", refused.body);
+    }
+    let bare = server.ask_with(&open, &[("authorization", "")], "{}");
+    let detail = bare.with_status(401).detail();
+    assert!(detail.contains("requires a token"), "{detail}");
     let history = ask_as(&server, "o-secret", "GET /v1/rules/history", "").json();
     assert_eq!(history["history"], json!([]), "nothing was changed");
 }
@@ -240,5 +271,9 @@ fn a_session_of_the_made_token_counts_only_from_this_machine() {
         let refused = server.ask_with(&call, &[("authorization", ""), header], &body);
         refused.with_status(403);
         open(&server, &code).with_status(200);
+        let made = format!("Bearer {token}");
+        let refused = server.ask_with(&call, &[("authorization", &made), header], "{}");
+        refused.with_status(403);
     }
+    session_of_token(&server, &token);
 }
