@@ -13,11 +13,11 @@ const AGAIN = 15_000;
 const MOST_PATIENCE = 10_000;
 
 /**
- * Calls `onChange(window)` with each new state and `onState(text)` with `live`, `paused`, `off` or what is wrong.
- * Returns `choose(window)`, `pause()` and `stop()`.
+ * Calls `onChange(window)` with each new state and `onState(text)` with `live`, `paused`, `off` or what is wrong. Begins
+ * with the window `first`. Returns `choose(window)`, `pause()` and `stop()`.
  */
-export function followActivity(onChange, onState) {
-  let chosen = WINDOWS[0];
+export function followActivity(onChange, onState, first = WINDOWS[0]) {
+  let chosen = first;
   let stopping = new AbortController();
   let isPaused = false;
 

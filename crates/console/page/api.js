@@ -5,7 +5,7 @@ const root = new URL('../v1/', document.baseURI);
 let token = null;
 let onEnd = () => {};
 
-/** Sets the token of all further calls. It is kept in this module, and nowhere else. */
+/** Sets the token of all further calls: that of a session. */
 export function useToken(secret) {
   token = secret;
 }
@@ -23,10 +23,10 @@ export class Problem extends Error {
   }
 }
 
-function headers(more = {}, isAnonymous = false) {
+function headers(more = {}, secret = token) {
   return {
     accept: 'application/json, application/problem+json',
-    ...(token && !isAnonymous ? { authorization: `Bearer ${token}` } : {}),
+    ...(secret ? { authorization: `Bearer ${secret}` } : {}),
     ...more,
   };
 }
@@ -40,15 +40,16 @@ async function send(path, options) {
   }
 }
 
-/** Makes a call, without the token if it `isAnonymous`. Resolves to `{status, body, etag}`. */
-export async function ask(method, path, { body, ifMatch, signal, isAnonymous = false } = {}) {
+/** Makes a call, `as` another token, or without one if it `isAnonymous`. Resolves to `{status, body, etag}`. */
+export async function ask(method, path, { body, ifMatch, signal, as, isAnonymous = false } = {}) {
+  const secret = isAnonymous ? null : as ?? token;
   const reply = await send(path, {
     method,
     signal,
     headers: headers({
       ...(body === undefined ? {} : { 'content-type': 'application/json' }),
       ...(ifMatch ? { 'if-match': ifMatch } : {}),
-    }, isAnonymous),
+    }, secret),
     body: body === undefined ? undefined : JSON.stringify(body),
   });
   const text = await reply.text();
@@ -59,7 +60,7 @@ export async function ask(method, path, { body, ifMatch, signal, isAnonymous = f
     throw new Problem(reply.status, { detail: 'the answer is not JSON; is there a proxy in between?' });
   }
   if (reply.ok) return { status: reply.status, body: parsed, etag: reply.headers.get('etag') };
-  if (reply.status === 401 && token && !isAnonymous) onEnd(parsed?.detail);
+  if (reply.status === 401 && secret && secret === token) onEnd(parsed?.detail);
   throw new Problem(reply.status, parsed);
 }
 
@@ -81,8 +82,9 @@ export async function readiness() {
 export async function stream(path, onEvent, signal) {
   const reply = await send(path, { signal, headers: headers({ accept: 'text/event-stream' }) });
   if (!reply.ok) {
-    if (reply.status === 401 && token) onEnd();
-    throw new Problem(reply.status, await reply.json().catch(() => null));
+    const problem = await reply.json().catch(() => null);
+    if (reply.status === 401 && token) onEnd(problem?.detail);
+    throw new Problem(reply.status, problem);
   }
   const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
   let pending = '';

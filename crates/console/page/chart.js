@@ -3,7 +3,8 @@
 import uPlot from './vendor/uplot/uPlot.esm.js';
 import { el, put } from './dom.js';
 import { clock, rate, zone } from './format.js';
-import { latest } from './series.js';
+import { markKinds, markText } from './marks.js';
+import { average, latest, sum } from './series.js';
 import { plainTable } from './table.js';
 
 const LABELS = { allowed: 'Allowed', denied: 'Denied', shadow_denied: 'Shadow-denied', delayed: 'Delayed', degraded: 'Degraded' };
@@ -26,12 +27,15 @@ export function timeChart(title, names, { height = 150, sync } = {}) {
   const values = new Map(names.map((name) => [name, el('b', {}, '–')]));
   const legend = el('ul', { class: 'legend' },
     names.map((name) => el('li', {}, el('span', { class: `swatch ${name}` }), `${LABELS[name]} `, values.get(name), ' /s')));
-  const mark = el('li', { hidden: true }, el('span', { class: 'swatch change' }), 'rules changed');
-  legend.append(mark);
+  const when = el('li', {}, 'average');
+  const marks = markKinds();
+  const newest = el('p', { class: 'small quiet marks' });
+  legend.prepend(when);
+  legend.append(...marks.elements);
   const plot = el('div', { class: 'plot', role: 'img', 'aria-label': title });
   const table = el('div');
   const details = el('details', { class: 'table-of', ontoggle: () => drawTable() }, el('summary', {}, `${title} as a table`), table);
-  const element = el('figure', {}, el('figcaption', {}, el('h3', {}, title), legend), plot, details);
+  const element = el('figure', {}, el('figcaption', {}, el('h3', {}, title), legend), plot, newest, details);
 
   let drawn = null;
   let data = null;
@@ -73,41 +77,41 @@ export function timeChart(title, names, { height = 150, sync } = {}) {
   function drawMarks(u) {
     const { ctx, bbox } = u;
     ctx.save();
-    ctx.strokeStyle = color('accent');
-    ctx.fillStyle = color('accent');
     ctx.lineWidth = devicePixelRatio;
     ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
     ctx.textAlign = 'center';
     ctx.textBaseline = 'alphabetic';
-    ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
-    for (const change of visibleChanges()) {
-      const x = Math.round(u.valToPos(change.at, 'x', true));
+    for (const mark of visibleMarks()) {
+      const x = Math.round(u.valToPos(mark.at, 'x', true));
+      ctx.strokeStyle = color(mark.override ? 'override' : 'accent');
+      ctx.fillStyle = ctx.strokeStyle;
+      ctx.setLineDash((mark.override ? [1, 3] : [4, 3]).map((size) => size * devicePixelRatio));
       ctx.beginPath();
       ctx.moveTo(x, bbox.top);
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
-      ctx.fillText(`v${change.version}`, x, bbox.top - 4 * devicePixelRatio);
+      ctx.fillText(mark.override ? '▼' : `v${mark.version}`, x, bbox.top - 4 * devicePixelRatio);
     }
     ctx.restore();
   }
 
-  function visibleChanges() {
-    const { window: shown } = source;
-    return shown.changes.filter((change) => change.at >= shown.from);
+  function visibleMarks() {
+    return source.window.marks(source.rule).filter((mark) => mark.at >= source.window.from);
   }
 
   function showValues(u) {
+    const at = u?.cursor.idx;
+    const isOver = at !== null && at !== undefined && u.cursor.left >= 0;
+    when.textContent = isOver ? `at ${clock(data[0][at], source.window.step < 60)}` : 'average';
     names.forEach((name, index) => {
-      const at = u?.cursor.idx;
-      const isOver = at !== null && at !== undefined && u.cursor.left >= 0;
-      const value = isOver ? data[index + 1][at] : latest(source.of[name], source.window.step);
-      values.get(name).textContent = rate(value ?? 0);
+      const value = isOver ? data[index + 1][at] : average(source.of[name], source.missing, source.window.step);
+      values.get(name).textContent = value === null ? 'no data' : rate(value ?? 0);
     });
   }
 
   function draw() {
-    const { window: shown, of } = source;
-    data = [shown.times(), ...names.map((name) => (of[name] ?? []).map((value) => value / shown.step))];
+    const { window: shown, of, missing } = source;
+    data = [shown.times(), ...names.map((name) => (of[name] ?? []).map((value, index) => (missing[index] ? null : value / shown.step)))];
     // The newest point is not whole yet, and would look like a drop.
     if (data[0].length > 2) data = data.map((column) => column.slice(0, -1));
     if (drawn && drawn.step === shown.step && drawn.isUtc === zone.isUtc()) drawn.setData(data);
@@ -118,7 +122,9 @@ export function timeChart(title, names, { height = 150, sync } = {}) {
       drawn.step = shown.step;
       drawn.isUtc = zone.isUtc();
     }
-    mark.hidden = visibleChanges().length === 0;
+    const seen = visibleMarks();
+    marks.show(seen);
+    put(newest, seen.length > 0 && `${clock(seen.at(-1).at)} ${markText(seen.at(-1))}`);
     showValues(drawn);
     const now = names.map((name) => `${LABELS[name]} ${rate(latest(of[name], shown.step))} per second`);
     plot.setAttribute('aria-label', `${title}. Now: ${now.join(', ')}. The table below has all numbers.`);
@@ -126,18 +132,18 @@ export function timeChart(title, names, { height = 150, sync } = {}) {
 
   function drawTable() {
     if (!details.open || !source) return;
-    const { window: shown, of } = source;
+    const { window: shown, of, missing } = source;
     const times = shown.times();
     const each = Math.max(1, Math.ceil(times.length / ROWS));
     const rows = [];
     for (let first = times.length - each; first > -each; first -= each) {
       const [low, high] = [Math.max(0, first), first + each];
-      const seconds = (high - low) * shown.step;
-      const cells = names.map((name) => rate((of[name] ?? []).slice(low, high).reduce((total, value) => total + value, 0) / seconds));
-      const changes = shown.changes.filter((change) => change.at >= times[low] && change.at < times[low] + seconds);
-      rows.push([clock(times[low], shown.step < 60), ...cells, changes.map((change) => `version ${change.version} by ${change.by}`).join(', ')]);
+      const known = missing.slice(low, high).filter((isMissing) => !isMissing).length * shown.step;
+      const cells = names.map((name) => (known === 0 ? 'no data' : rate(sum((of[name] ?? []).slice(low, high)) / known)));
+      const marked = shown.marks(source.rule).filter((mark) => mark.at >= times[low] && mark.at < times[low] + (high - low) * shown.step);
+      rows.push([clock(times[low], shown.step < 60), ...cells, marked.map(markText).join('; ')]);
     }
-    const columns = [[`From (${zone.name()})`], ...names.map((name) => [`${LABELS[name]} /s`, true]), ['Rules changed']];
+    const columns = [[`From (${zone.name()})`], ...names.map((name) => [`${LABELS[name]} /s`, true]), ['Changes']];
     put(table, plainTable(`${title}, by time`, columns, rows));
     tableAt = Date.now();
   }
@@ -145,7 +151,7 @@ export function timeChart(title, names, { height = 150, sync } = {}) {
   return {
     element,
     show(shown, rule) {
-      source = { window: shown, of: shown.of(rule) };
+      source = { window: shown, of: shown.of(rule), rule, missing: shown.missing() };
       if (calm.matches && drawn?.step === shown.step && Date.now() - drawnAt < CALM) return;
       drawnAt = Date.now();
       draw();

@@ -23,12 +23,12 @@ export function openDialog(title, build, { isWide = false } = {}) {
   });
 }
 
-/** Asks before something is done that cannot be undone. */
+/** Asks before something is done that cannot be undone. The focus is on *Cancel*: Enter twice does nothing. */
 export function confirm(title, text, action, act, kind = 'first') {
   return openDialog(title, (close) => [
     el('p', {}, text),
     el('div', { class: 'actions' },
-      el('button', { type: 'button', onclick: close }, 'Cancel'),
-      el('button', { type: 'button', class: kind, autofocus: true, onclick: async () => { close(); await act(); } }, action)),
+      el('button', { type: 'button', autofocus: true, onclick: close }, 'Cancel'),
+      el('button', { type: 'button', class: kind, onclick: async () => { close(); await act(); } }, action)),
   ]);
 }

@@ -49,9 +49,15 @@ export function badge(kind, text) {
   return el('span', { class: `badge ${kind}` }, text);
 }
 
+/** A sentence of the server, in which names and values are between backticks. */
+export function prose(text) {
+  return String(text).split('`').map((part, index, all) => (index % 2 === 1 && index < all.length - 1 ? el('code', {}, part) : index % 2 === 1 ? `\`${part}` : part));
+}
+
 export function notice(kind, title, ...children) {
   const role = kind === 'bad' ? 'alert' : undefined;
-  return el('div', { class: `notice ${kind}`, role }, title && el('strong', {}, title), ...children);
+  const shown = (child) => (typeof child === 'string' ? prose(child) : child);
+  return el('div', { class: `notice ${kind}`, role }, title && el('strong', {}, prose(title)), ...children.map(shown));
 }
 
 /** A box around wide content that scrolls by itself, also by keyboard. */

@@ -1,53 +1,54 @@
 // The answer of explain as a readable page: the decision, then every rule and every counter.
 
-import { badge, el, visible } from './dom.js';
+import { badge, el, notice, prose, visible } from './dom.js';
 import { clock, count, span } from './format.js';
 import { keyText } from './keys.js';
+import { SOURCES } from './last-decision.js';
+import { reasonSentence } from './reasons.js';
 import { link } from './router.js';
-
-const REASONS = {
-  over_limit: 'The limit is used up.',
-  blocked: 'The rule grants nothing to this client: it is blocked.',
-  missing_attribute: 'An attribute that the rule needs is missing.',
-  too_expensive: 'The cost is more than the limit can ever grant.',
-  store_unavailable: 'The store does not answer, and the rule denies then.',
-  invalid_credentials: 'The credentials are not valid, and the rule reads what they should give.',
-  keys_unavailable: 'The credentials cannot be verified: no key was ever loaded.',
-};
-
-const SOURCES = { limit: 'the limit of the rule', tier: 'the tier', override: 'an override in the rule', temporary: 'a temporary override' };
 
 const CONDITIONS = {
   starts_at: 'It has not started yet', expires_at: 'It has expired', method: 'The method does not match', host: 'The host does not match',
   path: 'The path does not match', ip: 'The address does not match', when: 'Its condition does not hold', except: 'The request is excepted', missing: 'The request lacks an attribute',
 };
 
-/** The decision in a sentence, with what can be done about it. */
-export function verdict(decision, actions) {
+/** The decision in a sentence, with what can be done about it. `times` is how many times too much the client sends. */
+export function verdict(decision, actions, times) {
   const isDenied = !decision.allowed;
   const word = isDenied ? 'Denied' : decision.delay > 0 ? `Allowed after ${span(decision.delay)}` : 'Allowed';
-  const wait = decision.retry_after === null ? 'Waiting does not help.' : `The same request is allowed in ${span(decision.retry_after)}.`;
+  const wait = decision.retry_after === null ? 'Waiting does not help.' : `One such request is allowed in ${span(decision.retry_after)}${times > 1.15 ? '; what this client sends is not' : ''}.`;
   const why = isDenied
-    ? [REASONS[decision.reason] ?? `Reason: ${decision.reason}.`, ' ', decision.missing && `Missing: ${decision.missing.join(', ')}. `, wait]
+    ? [reasonSentence(decision.reason), ' ', decision.missing && `Missing: ${decision.missing.join(', ')}. `, wait]
     : decision.rule ? [`${count(decision.remaining)} of ${count(decision.limit)} remain.`] : ['No rule applies to this request.'];
   return el('div', { class: `verdict ${isDenied ? 'bad' : 'good'}`, role: 'status' },
     el('span', { class: 'word' }, word),
     el('span', {}, decision.rule && ['by ', el('a', { href: link(['rules', decision.rule]) }, decision.rule), '. '], why,
-      decision.degraded && [' ', badge('careful', 'decided without the store')]),
+      decision.degraded && [' ', badge('careful', 'decided without the store')],
+      el('span', { class: 'small quiet' }, ` As of ${clock(Date.now() / 1000)}.`)),
     actions && el('div', { class: 'actions' }, actions));
 }
 
-/** A rule that applies: the key, the grant, and a bar for each counter. */
-export function appliedRule(explained, actions) {
+/** A rule that applies: the key, the tier, the grant, and a bar for each counter. `withTier(name)` explains again. */
+export function appliedRule(explained, actions, withTier) {
   const isShadow = explained.limits.some((limit) => limit.shadow);
   const denies = explained.limits.some((limit) => !limit.allowed);
   const word = denies ? badge(isShadow ? 'careful' : 'bad', isShadow ? 'would deny' : 'denies') : badge('good', 'allows');
+  const isUnknown = explained.tier === 'unknown' && explained.tiers;
   return el('article', { class: 'explained', 'aria-label': `Rule ${explained.rule}` },
     el('header', {}, el('h3', {}, el('a', { href: link(['rules', explained.rule]) }, explained.rule)), word, isShadow && badge('accent', 'shadow'),
+      explained.tier && !isUnknown && badge('accent', `tier ${visible(explained.tier)}`),
       actions && el('div', { class: 'row' }, actions)),
+    isUnknown && tierChoice(explained.tiers, withTier),
     el('p', { class: 'small' }, 'Counts ', el('b', { class: 'mono' }, el('bdi', {}, keyText(explained.key))),
       explained.grant && [' and grants ', el('b', {}, visible(explained.grant.value)), ' from ', SOURCES[explained.grant.from] ?? explained.grant.from]),
     explained.limits.map(counter));
+}
+
+/** Says that the tier is not known, and offers those of the rule. */
+function tierChoice(tiers, withTier) {
+  return notice('careful', 'The tier of this client is not known',
+    el('p', {}, 'The rule has tiers. What is shown is for a client without one.'),
+    el('div', { class: 'row', role: 'group', 'aria-label': 'Explain with a tier' }, Object.entries(tiers).map(([name, limit]) => el('button', { type: 'button', onclick: () => withTier(name) }, `${visible(name)}: ${visible(limit)}`))));
 }
 
 function counter(limit) {
@@ -69,7 +70,7 @@ function counter(limit) {
     el('span', {}, text),
     el('div', { class: `meter ${kind}`, role: 'meter', 'aria-valuemin': 0, 'aria-valuemax': isBlocked ? 1 : limit.limit ?? 0, 'aria-valuenow': isBlocked ? 1 : used, 'aria-label': text }, fill),
     el('span', { class: 'after' }, [limit.algorithm?.replaceAll('_', ' '), per, after, limit.delay > 0 && `delayed by ${span(limit.delay)}`].filter(Boolean).join(', ')),
-    limit.promise && el('span', { class: 'after' }, limit.promise));
+    limit.promise && el('span', { class: 'after' }, prose(limit.promise)));
 }
 
 /** A rule that does not apply, and the first condition that fails. */

@@ -9,12 +9,23 @@ let utc = false;
 
 export const zone = {
   isUtc: () => utc,
-  name: () => (utc ? 'UTC' : Intl.DateTimeFormat().resolvedOptions().timeZone),
-  toggle() { utc = !utc; },
+  local: () => Intl.DateTimeFormat().resolvedOptions().timeZone,
+  name: () => (utc ? 'UTC' : zone.local()),
+  choose(isUtc) { utc = isUtc; },
 };
 
 export function count(number) {
   return number === null || number === undefined ? '–' : whole.format(number);
+}
+
+/** A number of things: `1 client`, `2 clients`. */
+export function counted(number, one, many = `${one}s`) {
+  return `${brief(number)} ${number === 1 ? one : many}`;
+}
+
+/** The text of a problem as a sentence. */
+export function sentence(text) {
+  return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
 }
 
 /** A number that fits into a small space: 12.3K. */

@@ -18,10 +18,18 @@ export function keyLink(rule, key) {
   return el('a', { href: link(['client'], parameters), class: 'mono' }, el('bdi', {}, keyText(key)));
 }
 
+/** The attribute that overrides of a rule are by: the first of `per`. */
+export function overriddenBy(rule) {
+  return Array.isArray(rule?.per) ? rule.per[0] : rule?.per;
+}
+
 /** Whether a key has a value that is only known as a digest. */
 export function isDigest(key) {
   return Object.keys(key ?? {}).some(isSecret);
 }
+
+/** Whether a value has the form in which tables show a secret one: 12 digits, maybe after its first characters. */
+export const hasFormOfDigest = (value) => /^(?:.{1,4}…)?[0-9a-f]{12}$/u.test(value);
 
 const first = (value) => (Array.isArray(value) ? value[0] : value);
 

@@ -1,11 +1,11 @@
 // Short messages at the corner of the page, which assistive technology reads out.
 
-import { el, notice } from './dom.js';
+import { el, notice, prose } from './dom.js';
 
 const SHOWN_FOR = 8_000;
 
 export function say(kind, title, text) {
-  const message = notice(kind, title, text && el('span', {}, text));
+  const message = notice(kind, title, text && el('span', {}, prose(text)));
   message.removeAttribute('role');
   document.getElementById('messages').append(message);
   setTimeout(() => message.remove(), SHOWN_FOR);

@@ -15,6 +15,7 @@ export class ActivityWindow {
     this.total = {};
     this.rules = new Map();
     this.changes = [];
+    this.gaps = [];
     this.instances = [];
     this.leftOut = 0;
   }
@@ -48,8 +49,11 @@ export class ActivityWindow {
     this.rules = rules;
     this.cut(size - this.length);
     // A message about the newest points has only the changes of that time.
-    const changes = new Map((isNext ? this.changes : []).concat(message.changes ?? []).map((change) => [`${change.at} ${change.version}`, change]));
+    const name = ({ at, version, override }) => JSON.stringify([at, version, override]);
+    const changes = new Map((isNext ? this.changes : []).concat(message.changes ?? []).map((change) => [name(change), change]));
     this.changes = [...changes.values()].filter((change) => change.at >= this.from);
+    const earlier = isNext ? this.gaps.map(({ from, to }) => ({ from, to: Math.min(to, message.from) })) : [];
+    this.gaps = earlier.concat(message.gaps ?? []).filter(({ from, to }) => from < to && to > this.from);
     this.instances = message.instances ?? this.instances;
     // Rules with little traffic of which no series are sent.
     this.leftOut = message.rules_left_out ?? 0;
@@ -66,6 +70,16 @@ export class ActivityWindow {
 
   times() {
     return Array.from({ length: this.total.allowed?.length ?? 0 }, (_, index) => this.from + index * this.step);
+  }
+
+  /** For each point, whether no server counted then: its zeros are no numbers. */
+  missing() {
+    return this.times().map((at) => this.gaps.some(({ from, to }) => from <= at && at + this.step <= to));
+  }
+
+  /** The changes of rules, and of overrides of all rules or of one. */
+  marks(rule) {
+    return this.changes.filter(({ override }) => !override || rule === undefined || override.rule === rule);
   }
 
   /** The series of a rule, or in total. */
@@ -87,6 +101,12 @@ function joined(before, message, offset, size) {
 }
 
 export const sum = (values = []) => values.reduce((total, value) => total + value, 0);
+
+/** The mean per second of the whole points that are not `missing`. The newest point is not whole yet. */
+export function average(values = [], missing = [], step = 1) {
+  const known = values.slice(0, -1).filter((_, index) => !missing[index]);
+  return known.length === 0 ? 0 : sum(known) / known.length / step;
+}
 
 /** The mean per second of the newest whole points. The newest point is not whole yet. */
 export function latest(values = [], step = 1, points = 5) {

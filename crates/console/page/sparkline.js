@@ -6,24 +6,29 @@ import { sum } from './series.js';
 
 const [WIDTH, HEIGHT, POINTS] = [120, 26, 60];
 
-export function sparkline(allowed = [], denied = []) {
-  const [first, second] = [thinned(allowed), thinned(denied)];
+/** `missing` says for which points there are no numbers; there the lines are broken. */
+export function sparkline(allowed = [], denied = [], missing = []) {
+  const [first, second] = [thinned(allowed, missing), thinned(denied, missing)];
   const most = Math.max(1, ...first, ...second);
   const label = `${count(sum(allowed))} allowed, ${count(sum(denied))} denied`;
   return svg('svg', { class: 'spark', viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img', 'aria-label': label, preserveAspectRatio: 'none' },
     svg('path', { d: path(first, most) }), svg('path', { class: 'denied', d: path(second, most) }));
 }
 
-/** Sums of neighbours, at most `POINTS` of them. */
-function thinned(values) {
+/** Sums of neighbours, at most `POINTS` of them; `null` where there are no numbers. */
+function thinned(values, missing) {
   const each = Math.max(1, Math.ceil(values.length / POINTS));
   const points = [];
-  for (let at = 0; at < values.length; at += each) points.push(sum(values.slice(at, at + each)));
+  for (let at = 0; at < values.length; at += each) {
+    const known = values.slice(at, at + each).filter((_, index) => !missing[at + index]);
+    points.push(known.length === 0 ? null : sum(known));
+  }
   return points;
 }
 
 function path(values, most) {
   const step = WIDTH / Math.max(1, values.length - 1);
   const y = (value) => (HEIGHT - 2 - (value / most) * (HEIGHT - 4)).toFixed(1);
-  return values.map((value, index) => `${index === 0 ? 'M' : 'L'}${(index * step).toFixed(1)} ${y(value)}`).join('');
+  const isFirst = (index) => index === 0 || values[index - 1] === null;
+  return values.map((value, index) => (value === null ? '' : `${isFirst(index) ? 'M' : 'L'}${(index * step).toFixed(1)} ${y(value)}`)).join('');
 }

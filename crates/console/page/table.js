@@ -6,8 +6,8 @@ import { el, put, scroll } from './dom.js';
  * Columns have `name`, `cell(row)`, and optionally `value(row)` to sort by, `isNumber`, `isWideOnly`, `isHead`.
  * Returns the element and `show(rows)`. The order is that of the reader once one was chosen.
  */
-export function sortable(label, columns, { sortBy, most = 50, empty }) {
-  let order = { column: columns.find((column) => column.name === sortBy), isDown: true };
+export function sortable(label, columns, { sortBy, isDown = true, most = 50, empty }) {
+  let order = { column: columns.find((column) => column.name === sortBy), isDown };
   let rows = [];
   let isWhole = false;
   const body = el('tbody');

@@ -1,16 +1,21 @@
-// One client: what would be decided for a request of it and why, and how to undo it.
+// One client: what was decided for it and why, what it does, and how to undo it. The page starts from its last real
+// request; another one can be entered.
 
 import { get, post } from '../api.js';
 import { attributeForm } from '../attributes.js';
 import { changeButton } from '../buttons.js';
+import { clientList } from '../client-list.js';
 import { confirm } from '../dialog.js';
-import { el, notice, panel, put, visible } from '../dom.js';
+import { badge, el, notice, panel, put, visible } from '../dom.js';
+import { clientEvidence } from '../evidence.js';
 import { appliedRule, headerList, otherRule, verdict } from '../explained.js';
-import { brief, count } from '../format.js';
+import { count } from '../format.js';
 import { readStatus } from '../health.js';
-import { isDigest, keyText, sample } from '../keys.js';
+import { hasFormOfDigest, isDigest, keyText, overriddenBy, sample } from '../keys.js';
+import { lastDecision } from '../last-decision.js';
 import { attempt, say } from '../messages.js';
-import { askOverride, overriddenBy, overrideRow, readOverrides } from '../overrides.js';
+import { askOverride } from '../override-dialog.js';
+import { overrideRow, readOverrides } from '../overrides.js';
 import { replace } from '../router.js';
 import { isSecret } from '../session.js';
 
@@ -20,57 +25,143 @@ function given(parameters) {
   return Object.fromEntries(names.map((name) => [name.slice(2), parameters.get(name)]));
 }
 
+const pick = (values, names) => Object.fromEntries(Object.entries(values).filter(([name]) => names.includes(name)));
+const size = (values) => Object.keys(values).length;
+
 export async function showClient(main, parameters) {
   const [{ rules }, status] = await Promise.all([get('rules'), readStatus()]);
   const byId = new Map(rules.map((rule) => [rule.id, rule]));
-  const key = given(parameters);
   const origin = byId.get(parameters.get('rule'));
-  const filled = Object.fromEntries(Object.entries(sample(origin)).filter(([name]) => !(name in key)));
-  const isHidden = origin !== undefined && isDigest(key);
-  // A digest names the client, but is not the value that is counted by.
-  const known = isHidden ? Object.fromEntries(Object.entries(key).map(([name, value]) => [name, isSecret(name) ? '' : value])) : key;
+  const attributes = given(parameters);
+  // What names the client, of what is known of its request.
+  const key = origin ? pick(attributes, [origin.per].flat()) : size(attributes) === 1 ? attributes : {};
+  const isWhole = size(attributes) > size(key);
   const names = rules.flatMap((rule) => [rule.per, Object.keys(rule.match?.attributes ?? {})].flat()).filter(Boolean);
-  const form = attributeForm({ ...known, ...filled }, names);
+  const form = attributeForm(attributes, names);
   const cost = el('input', { id: 'cost', type: 'number', min: 0, step: 1, value: parameters.get('cost') ?? '1' });
-  const result = el('div', { class: 'stack' });
+  const source = el('p', { class: 'hint' }, 'What is known of a request. Explaining charges nothing.');
+  const parts = { decision: el('div', { class: 'stack' }), demand: el('div'), last: el('div'), rules: el('div', { class: 'stack' }), evidence: el('div', { class: 'stack' }) };
+  let isTouched = isWhole;
+  let evidence = null;
+  let list = null;
 
-  const submit = attempt('Not explained', explain);
   put(main,
-    el('div', { class: 'page-head' }, el('h1', { tabindex: -1 }, 'Client', Object.keys(key).length > 0 && [' ', el('span', { class: 'mono' }, el('bdi', {}, keyText(key)))])),
+    el('div', { class: 'page-head' }, el('h1', { tabindex: -1 }, 'Client', size(key) > 0 && [' ', el('span', { class: 'mono' }, el('bdi', {}, keyText(key)))]),
+      isDigest(key) && badge('', 'secret, as a digest')),
     el('div', { class: 'columns wide-narrow' },
-      result,
-      panel('Request', null,
-        el('form', { onsubmit: submit },
-          el('p', { class: 'hint' }, 'What is known of a request. Explaining charges nothing.'),
-          Object.keys(filled).length > 0 && el('p', { class: 'hint' }, `Filled in so that ${origin.id} applies: ${Object.keys(filled).join(', ')}.`),
-          form.element,
-          el('div', { class: 'field' }, el('label', { for: 'cost' }, 'Cost'), cost),
-          el('button', { type: 'submit', class: 'first' }, 'Explain')))));
+      el('div', { class: 'stack' }, parts.decision, parts.demand, parts.rules, parts.evidence),
+      el('div', { class: 'stack' },
+        parts.last,
+        panel('Request', null,
+          el('form', { onsubmit: attempt('Not explained', explain), oninput: () => { isTouched = true; } },
+            source, form.element,
+            el('div', { class: 'field' }, el('label', { for: 'cost' }, 'Cost'), cost),
+            el('button', { type: 'submit', class: 'first' }, 'Explain'))))));
 
-  if (isHidden) {
-    put(result, notice('', `${keyText(key)} is secret`, el('p', {}, 'It is shown as a digest. To explain and to reset, enter its value in the request. An override works with the digest alone.'),
-      el('div', { class: 'row' }, overrideButton(origin, Object.values(key)[0]))), await recent(), await overridesOf(origin.id, Object.values(key)[0]));
-  } else if (Object.keys(key).length > 0) await explain();
-  else put(result, notice('', 'Why is a client denied?', 'Enter what is known of its request, or follow a client from the overview or from a rule.'));
-
-  function overrideButton(rule, value) {
-    return changeButton('Override…', () => askOverride(rule, value, explain), { kind: 'first' });
+  if (size(attributes) > 0 || origin) await explain();
+  else {
+    list = clientList();
+    put(parts.decision, notice('', 'Why is a client denied?', 'Find the client here, follow it from the overview or from a rule, or enter what is known of its request.'));
+    put(parts.rules, list.element);
   }
 
-  async function overridesOf(id, value) {
-    const all = await readOverrides(id).catch(() => []);
-    const own = value === undefined ? all : all.filter((override) => override.key === value || (override.digest && value.endsWith(override.digest)));
-    return own.length > 0 && el('ul', { class: 'timeline' }, own.map((override) => overrideRow(id, override, explain)));
+  /** Explains the request in the form, or the last one of the client. */
+  async function explain() {
+    const answer = await answered().catch((problem) => problem);
+    list?.stop();
+    if (answer instanceof Error) {
+      put(parts.decision, notice('bad', 'Not explained', answer.message), size(key) > 0 && origin && isDigest(key) && el('div', { class: 'row' }, overrideButton(origin, Object.values(key)[0])));
+      put(parts.rules);
+      await follow(origin?.id, key);
+      return;
+    }
+    const applied = answer.rules.filter((rule) => rule.applies);
+    const deciding = applied.find((rule) => rule.rule === (answer.decision.rule ?? origin?.id)) ?? applied[0];
+    const followed = size(key) > 0 && origin ? applied.find((rule) => rule.rule === origin.id) ?? { rule: origin.id, key, limits: [] } : deciding;
+    await follow(followed?.rule, followed?.key ?? {}, followed?.limits);
+    await show(answer, applied, deciding);
   }
 
-  /** What the rule that led here has decided for this client lately. One allowed request says little. */
-  async function recent() {
-    if (!origin || !status.activity || Object.keys(key).length === 0) return null;
-    const answer = await get(`rules/${encodeURIComponent(origin.id)}/keys?sort=denied&window=1m&limit=100`).catch(() => null);
-    const names = Object.keys(key);
-    const row = answer?.keys.find((other) => names.every((name) => other.key[name] === key[name]));
-    if (!row || row.denied === 0) return null;
-    return notice('careful', `Denied ${brief(row.denied)} times in the last minute by ${origin.id}`, `Its admitted requests cost ${brief(row.used)} in the same time.`);
+  /** The answer for the last real request of the client, for what was entered, or for an example. */
+  async function answered() {
+    if (isTouched) return explainAttributes(form.values());
+    const example = sample(origin);
+    if (size(key) > 0) {
+      const named = { client: Object.values(key)[0], ...(origin ? { rule: origin.id } : {}), ...costOf() };
+      const found = await post('explain', named).catch((problem) => problem);
+      if (!(found instanceof Error) && (found.last || isDigest(key))) {
+        form.fill(found.attributes);
+        put(source, found.last ? 'The last request of this client. Explaining charges nothing.' : 'What is known of this client. Explaining charges nothing.');
+        return found;
+      }
+      if (isDigest(key)) throw found;
+    }
+    const filled = Object.keys(example).filter((name) => !(name in key));
+    form.fill({ ...key, ...example, ...key });
+    put(source, filled.length > 0 ? `No request of this client was seen lately. This is an example, so that ${origin.id} applies: ${filled.join(', ')}.` : 'What is known of a request. Explaining charges nothing.');
+    return explainAttributes(form.values(), { isExample: true });
+  }
+
+  function costOf() {
+    return cost.value === '1' ? {} : { cost: Number(cost.value) };
+  }
+
+  async function explainAttributes(entered, { isExample = false } = {}) {
+    const shown = Object.entries(entered).filter(([name, value]) => !isSecret(name) || hasFormOfDigest(value)).map(([name, value]) => [`a.${name}`, value]);
+    if (!isExample) replace(['client'], { ...(origin ? { rule: origin.id } : {}), ...Object.fromEntries(shown), ...costOf() });
+    return post('explain', { attributes: entered, ...costOf() });
+  }
+
+  /** Shows what a client of a rule does, as long as the page is open. */
+  async function follow(rule, ofKey, limits = []) {
+    if (!rule || size(ofKey) === 0 || !status.activity) return;
+    const name = JSON.stringify([rule, ofKey]);
+    if (evidence?.name !== name) {
+      evidence?.stop();
+      evidence = Object.assign(clientEvidence(rule, ofKey), { name });
+      put(parts.demand, evidence.demand);
+      put(parts.evidence, evidence.panels);
+    }
+    evidence.compareWith(limits);
+    await evidence.read().catch(() => {});
+  }
+
+  async function show(answer, applied, deciding) {
+    const others = answer.rules.filter((rule) => !rule.applies);
+    const value = deciding && overriddenValue(deciding);
+    const actions = [
+      value !== undefined && overrideButton(byId.get(deciding.rule), value, deciding.grant?.value),
+      deciding && size(deciding.key ?? {}) > 0 && changeButton('Reset counters…', () => askReset(deciding)),
+    ];
+    const cards = await Promise.all(applied.map((rule) => card(rule, deciding)));
+    const last = answer.last ?? evidence?.last();
+    put(parts.decision, verdict(answer.decision, actions, evidence?.times()));
+    put(parts.last, last && panel('Last decision', null, lastDecision(last, origin?.id ?? deciding?.rule)));
+    put(parts.rules,
+      applied.length > 0 && panel(applied.length === 1 ? 'The rule that applies' : `The ${applied.length} rules that apply`, null, cards, headerList(answer.headers)),
+      others.length > 0 && panel(`Rules that do not apply (${others.length})`, null,
+        el('details', { open: applied.length === 0 || undefined }, el('summary', {}, 'Show why not'), el('ul', { class: 'timeline' }, others.map(otherRule)))));
+  }
+
+  /** A rule that applies, with its override if it has one. */
+  async function card(rule, deciding) {
+    const isTemporary = rule.grant?.from === 'temporary';
+    const own = overriddenValue(rule);
+    const more = rule !== deciding && own !== undefined && !isTemporary && overrideButton(byId.get(rule.rule), own, rule.grant?.value, 'plain');
+    const shown = appliedRule(rule, more, withTier);
+    if (isTemporary) {
+      const all = await readOverrides(rule.rule).catch(() => []);
+      const mine = all.filter((override) => override.key === own || (override.digest && own?.endsWith(override.digest)));
+      shown.append(el('ul', { class: 'timeline' }, mine.map((override) => overrideRow(override, explain))));
+    }
+    return shown;
+  }
+
+  /** Explains again as if the client had this tier. */
+  async function withTier(tier) {
+    form.fill({ ...form.values(), tier });
+    isTouched = true;
+    await explain();
   }
 
   /** The value of the client that overrides of a rule are by. */
@@ -79,48 +170,22 @@ export async function showClient(main, parameters) {
     return by && explained.key ? explained.key[by] : undefined;
   }
 
-  async function explain() {
-    const attributes = form.values();
-    if (Object.keys(attributes).length === 0) {
-      if (isHidden) put(result, await overridesOf(origin.id, Object.values(key)[0]));
-      return;
-    }
-    const shown = Object.entries(attributes).filter(([name]) => !isSecret(name)).map(([name, value]) => [`a.${name}`, value]);
-    replace(['client'], { ...(origin ? { rule: origin.id } : {}), ...Object.fromEntries(shown), ...(cost.value === '1' ? {} : { cost: cost.value }) });
-    const answer = await post('explain', { attributes, cost: Number(cost.value) }).catch((problem) => problem);
-    if (answer instanceof Error) {
-      put(result, notice('bad', 'Not explained', answer.message));
-      return;
-    }
-    const applied = answer.rules.filter((rule) => rule.applies);
-    const others = answer.rules.filter((rule) => !rule.applies);
-    const deciding = applied.find((rule) => rule.rule === (answer.decision.rule ?? origin?.id)) ?? applied[0];
-    const value = deciding && overriddenValue(deciding);
-    const reset = changeButton('Reset counters…', () => askReset(attributes));
-    const actions = [value !== undefined && overrideButton(byId.get(deciding.rule), value), applied.length > 0 && reset];
-    const cards = await Promise.all(applied.map(async (rule) => {
-      const isTemporary = rule.grant?.from === 'temporary';
-      const own = overriddenValue(rule);
-      const more = rule !== deciding && own !== undefined && !isTemporary && changeButton('Override…', () => askOverride(byId.get(rule.rule), own, explain), { kind: 'plain' });
-      const card = appliedRule(rule, more);
-      const list = isTemporary && await overridesOf(rule.rule, own);
-      if (list) card.append(list);
-      return card;
-    }));
-    put(result,
-      verdict(answer.decision, actions),
-      await recent(),
-      applied.length > 0 && panel(applied.length === 1 ? 'The rule that applies' : `The ${applied.length} rules that apply`, null, cards, headerList(answer.headers)),
-      others.length > 0 && panel(`Rules that do not apply (${others.length})`, null,
-        el('details', { open: applied.length === 0 || undefined }, el('summary', {}, 'Show why not'), el('ul', { class: 'timeline' }, others.map(otherRule)))));
+  function overrideButton(rule, value, now, kind = 'first') {
+    return changeButton('Override…', () => askOverride(rule, value, { now, onDone: explain }), { kind });
   }
 
-  function askReset(attributes) {
-    const text = 'All counters of these attributes are forgotten: the client has its whole limits again. Counters that all clients share stay.';
+  /** Asks, and forgets the counters of the client for a rule. One that all clients share is not reset here. */
+  function askReset({ rule, key: counted }) {
+    const text = `What ${keyText(counted)} has used of ${rule} is forgotten: it has the whole limit again.`;
     return confirm('Reset the counters?', text, 'Reset', attempt('Nothing was reset', async () => {
-      const { reset } = await post('reset', { attributes });
-      say('good', 'Reset', reset.map((counter) => `${counter.rule} (${counter.limit}): ${count(counter.used)} used, ${visible(Object.values(counter.key).join(', '))}`).slice(0, 3).join('; '));
+      const { reset } = await post('reset', { attributes: form.values(), rule });
+      say('good', 'Reset', reset.slice(0, 3).map((counter) => `${counter.rule} (${counter.limit}): ${count(counter.used)} used, ${visible(Object.values(counter.key).join(', '))}`).join('; '));
       await explain();
     }), 'danger');
   }
+
+  return () => {
+    evidence?.stop();
+    list?.stop();
+  };
 }

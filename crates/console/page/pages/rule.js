@@ -1,38 +1,39 @@
 // One rule: what it decides now, for which clients, its text, and its temporary overrides.
 
-import { WINDOWS, followActivity } from '../activity.js';
-import { ask, get } from '../api.js';
+import { followActivity } from '../activity.js';
+import { stateBadge, windowChoice } from '../activity-state.js';
+import { get } from '../api.js';
 import { changeButton, rulesFile, whyRulesAreFixed } from '../buttons.js';
 import { timeChart } from '../chart.js';
-import { badge, el, notice, panel, put, visible } from '../dom.js';
-import { ago, brief, count, percent } from '../format.js';
+import { badge, el, notice, panel, prose, put, visible } from '../dom.js';
+import { ago, brief, counted, percent } from '../format.js';
 import { readStatus } from '../health.js';
 import { isDigest, keyLink } from '../keys.js';
+import { limitText } from '../limit-text.js';
 import { overrideList } from '../overrides.js';
-import { go, link } from '../router.js';
+import { go } from '../router.js';
 import { sum } from '../series.js';
 import { sortable } from '../table.js';
 import { readRule, yamlView } from '../yaml.js';
-import { limitText } from './overview.js';
 
 const EVERY = 5_000;
 
 export async function showRule(main, id) {
-  const [{ body: rule, etag }] = await Promise.all([ask('GET', `rules/${encodeURIComponent(id)}`), readStatus()]);
-  const state = el('span', { class: 'badge' }, 'loading');
+  const [rule] = await Promise.all([get(`rules/${encodeURIComponent(id)}`), readStatus()]);
+  const state = stateBadge();
   const outcome = timeChart('Requests by outcome', ['denied', 'shadow_denied', 'delayed', 'degraded', 'allowed'], { height: 190 });
   const result = el('div');
-  const choices = WINDOWS.map((window) => el('button', { type: 'button', onclick: () => { follower.choose(window); showChoice(); } }, window.label));
+  const choice = windowChoice((window) => { follower.choose(window); choice.show(window); });
   const text = el('div', {}, el('p', { class: 'empty' }, 'Loading…'));
   const grants = el('div');
   const edit = changeButton('Edit', () => go(['rules', id, 'edit']), { kind: 'first', why: whyRulesAreFixed });
 
   put(main,
-    el('div', { class: 'crumb' }, el('a', { href: '#/' }, 'Overview'), ' › Rule'),
+    el('div', { class: 'crumb' }, el('a', { href: '#/rules' }, 'Rules'), ' › ', id),
     el('div', { class: 'page-head' }, el('h1', { tabindex: -1 }, id),
       rule.mode === 'shadow' ? badge('accent', 'shadow: denies nothing') : badge('', 'enforced'),
-      badge('', limitText(rule)), state,
-      el('div', { class: 'actions' }, el('div', { class: 'choices', role: 'group', 'aria-label': 'Window' }, choices), edit)),
+      badge('', limitText(rule)), state.element,
+      el('div', { class: 'actions' }, choice.element, edit)),
     el('div', { class: 'stack' },
       rule.description && el('p', { class: 'quiet' }, rule.description),
       rulesFile() && notice('', 'Rules come from a file', el('span', {}, 'Read-only here. Change ', el('code', {}, rulesFile()), ' on the server; it is read again when it changes.')),
@@ -45,10 +46,6 @@ export async function showRule(main, id) {
     put(text, yamlView(yaml));
   });
 
-  function showChoice() {
-    WINDOWS.forEach((window, index) => choices[index].setAttribute('aria-pressed', window === follower.chosen()));
-  }
-
   const follower = followActivity((series) => {
     outcome.show(series, id);
     const of = series.of(id);
@@ -56,16 +53,10 @@ export async function showRule(main, id) {
     const asked = rule.mode === 'shadow' ? allowed + denied + shadow : allowed + denied;
     const isLeftOut = series.leftOut > 0 && !series.rules.has(id);
     put(result, isLeftOut ? notice('', null, 'This rule is not among the busiest ones, so there are no numbers for it.') : rule.mode === 'shadow'
-      ? notice('', `Shadow: it would have denied ${brief(shadow)} of ${brief(asked)} requests (${percent(shadow, asked)})`, 'It denies nothing. If the number is what you expect, change the mode to “enforce”.')
+      ? notice('', `Shadow: it would have denied ${brief(shadow)} of ${brief(asked)} requests (${percent(shadow, asked)})`, 'It denies nothing. If the number is what you expect, change `mode` to `enforce`.')
       : el('p', { class: 'quiet small' }, `${brief(denied)} of ${brief(asked)} requests denied (${percent(denied, asked)}) in this window`));
-  }, (word) => {
-    const known = { live: ['good', '● live'], paused: ['careful', 'paused'], off: ['careful', 'activity is off'], '': ['', 'every 15 s'] };
-    const [kind, shown] = known[word] ?? ['bad', word];
-    state.className = `badge ${kind}`;
-    state.textContent = shown;
-  });
-  showChoice();
-  main.dataset.etag = etag ?? '';
+  }, state.show);
+  choice.show(follower.chosen());
   return () => {
     follower.stop();
     outcome.stop();
@@ -77,7 +68,7 @@ export async function showRule(main, id) {
 function promiseList({ limit, tiers }) {
   const rows = [['Worst case', limit], ...Object.entries(tiers).map(([name, promises]) => [`Tier ${visible(name)}`, promises])];
   return el('dl', { class: 'facts promises' }, rows.filter(([, promises]) => promises.length > 0)
-    .map(([name, promises]) => [el('dt', {}, name), promises.map((promise) => el('dd', {}, promise))]));
+    .map(([name, promises]) => [el('dt', {}, name), promises.map((promise) => el('dd', {}, prose(promise)))]));
 }
 
 /** The clients of a rule that were denied most, or that use most. */
@@ -88,7 +79,7 @@ function keysPanel(id, rule) {
     { name: 'Client', isHead: true, cell: (row) => [keyLink(id, row.key), isDigest(row.key) && [' ', badge('', 'secret, as a digest')]] },
     { name: 'Denied', isNumber: true, value: (row) => row.denied, cell: (row) => brief(row.denied) },
     { name: 'Used', isNumber: true, value: (row) => row.used, cell: (row) => brief(row.used) },
-    { name: 'Exact between', isNumber: true, isWideOnly: true, cell: (row) => `${brief(row.lower)} – ${brief(row.upper)}` },
+    { name: 'True count', isNumber: true, isWideOnly: true, cell: (row) => (row.lower === row.upper ? `exactly ${brief(row.lower)}` : `${brief(row.lower)} to ${brief(row.upper)}`) },
     { name: 'Last seen', isNumber: true, isWideOnly: true, value: (row) => row.last_seen ?? 0, cell: (row) => (row.last_seen ? ago(row.last_seen) : '–') },
   ], { most: 20, empty: 'None in this window.' });
 
@@ -98,11 +89,11 @@ function keysPanel(id, rule) {
       const answer = await get(`rules/${encodeURIComponent(id)}/keys?sort=${sort}&window=${window}`);
       table.show(answer.keys.filter((row) => row[sort === 'denied' ? 'denied' : 'used'] > 0));
       const distinct = answer.distinct_denied;
-      put(note, distinct !== undefined && distinct !== null && `About ${count(Math.round(distinct?.estimate ?? distinct))} different clients were denied. `,
+      put(note, distinct !== undefined && distinct !== null && `${distinctText(Math.round(distinct))} denied. `,
         answer.shared && 'This rule shares its room with others, so the bounds are wide. ',
         answer.instances?.length > 1 && `From ${answer.instances.length} instances.`);
     } catch (problem) {
-      put(note, problem.status === 404 ? 'There are no top clients: activity is off.' : problem.message);
+      put(note, problem.status === 404 ? 'There are no top clients: activity is off.' : prose(problem.message));
       table.show([]);
     }
   }
@@ -125,4 +116,7 @@ function keysPanel(id, rule) {
   return element;
 }
 
-export const ruleLink = (id) => el('a', { href: link(['rules', id]) }, id);
+/** How many clients, the number being an estimate when it is large. */
+function distinctText(number) {
+  return `${number > 100 ? 'About ' : ''}${counted(number, 'different client was', 'different clients were')}`;
+}

@@ -24,7 +24,7 @@ export function showSignIn(main, onSignedIn, why) {
   el('div', { class: 'field' },
     el('label', { for: 'token' }, 'Token'),
     token,
-    el('p', { class: 'hint' }, 'With the scope “read” to look, “write” to change. It stays in the memory of this page: a reload signs you out.')),
+    el('p', { class: 'hint' }, 'With the scope “read” to look, “write” to change. It is exchanged for a session of 12 hours, which this tab keeps, and is itself kept nowhere.')),
   el('button', { type: 'submit', class: 'first' }, 'Sign in'));
   put(main, el('div', { class: 'sign-in' },
     el('div', { class: 'brand' }, el('img', { src: 'icon.svg', alt: '' }), el('h1', {}, 'Tidegate')),

@@ -1,0 +1,49 @@
+// What one client was allowed and denied, since its page was opened: the server keeps no series of single clients.
+
+import { timeChart } from './chart.js';
+
+// The most points that are kept: an hour.
+const MOST = 720;
+
+/** Points in time of one client, in the form that charts read. */
+class ClientSeries {
+  constructor(step) {
+    this.step = step;
+    this.from = 0;
+    this.points = [];
+  }
+
+  /** Adds a point: means per second over the last minute. */
+  add(at, allowed, denied) {
+    this.points.push({ allowed: allowed * this.step, denied: denied * this.step });
+    this.points = this.points.slice(-MOST);
+    this.from = at - (this.points.length - 1) * this.step;
+  }
+
+  // Charts leave out the newest point, which elsewhere is not whole yet.
+  padded = () => [...this.points, this.points.at(-1)];
+
+  times = () => this.padded().map((_, index) => this.from + index * this.step);
+
+  of = () => ({ allowed: this.padded().map((point) => point.allowed), denied: this.padded().map((point) => point.denied) });
+
+  missing = () => this.padded().map(() => false);
+
+  marks = () => [];
+}
+
+/** A chart of a client. `add(row, from)` adds what the server counted since `from`, every `step` seconds. */
+export function clientChart(step) {
+  const series = new ClientSeries(step);
+  const chart = timeChart('Requests of this client', ['denied', 'allowed'], { height: 130 });
+  return {
+    element: chart.element,
+    add(row, from) {
+      const now = Date.now() / 1000;
+      const seconds = Math.max(10, Math.min(60, now - from));
+      series.add(now, (row?.used ?? 0) / seconds, (row?.denied ?? 0) / seconds);
+      if (series.points.length > 1) chart.show(series);
+    },
+    stop: chart.stop,
+  };
+}

@@ -1,0 +1,46 @@
+// The rules in a table, sorted by what they denied.
+
+import { badge, el } from './dom.js';
+import { brief, percent, rate } from './format.js';
+import { limitText } from './limit-text.js';
+import { link } from './router.js';
+import { latest, sum } from './series.js';
+import { sparkline } from './sparkline.js';
+import { sortable } from './table.js';
+
+const NOTHING = { of: {}, missing: [], all: 0, asked: 0, share: 0, shadow: 0, allowed: 0, denied: 0 };
+
+/** A table of rules. `show(rules, series)` fills it; without series there are no numbers. Returns the rows shown. */
+export function ruleTable({ most, empty }) {
+  let details = new Map();
+  const table = sortable('Rules, by denials', [
+    { name: 'Rule', isHead: true, value: (row) => row.rule, cell: (row) => [el('a', { href: link(['rules', row.rule]) }, row.rule), ' ', details.get(row.rule)?.mode === 'shadow' && badge('accent', 'shadow')] },
+    { name: 'Limit', isWideOnly: true, cell: (row) => el('span', { class: 'small limit' }, limitText(details.get(row.rule))) },
+    { name: 'Trend', isWideOnly: true, cell: (row) => sparkline(row.of.allowed, row.of.denied, row.missing) },
+    { name: 'Allowed /s', isNumber: true, isWideOnly: true, value: (row) => row.allowed, cell: (row) => rate(row.allowed) },
+    { name: 'Denied /s', isNumber: true, value: (row) => row.denied, cell: (row) => rate(row.denied) },
+    { name: 'Denied', isNumber: true, value: (row) => row.all, cell: (row) => brief(row.all) },
+    { name: 'Share', isNumber: true, isWideOnly: true, value: (row) => row.share, cell: (row) => percent(row.all, row.asked) },
+    { name: 'Shadow', isNumber: true, isWideOnly: true, value: (row) => row.shadow, cell: (row) => brief(row.shadow) },
+  ], { sortBy: 'Denied', most, empty });
+
+  function numbers(rule, series, missing) {
+    const of = series.of(rule);
+    const all = sum(of.denied);
+    const asked = all + sum(of.allowed);
+    return { rule, of, missing, all, asked, share: asked ? all / asked : 0, shadow: sum(of.shadow_denied), allowed: latest(of.allowed, series.step), denied: latest(of.denied, series.step) };
+  }
+
+  return {
+    element: el('div', {}, table.element,
+      el('p', { class: 'small quiet' }, 'A request counts once in total, and once for each rule that applies to it: the numbers of the rules add up to more.')),
+    show(rules, series) {
+      details = new Map(rules.map((rule) => [rule.id, rule]));
+      const ids = new Set([...(series?.rules.keys() ?? []), ...details.keys()]);
+      const missing = series?.missing();
+      const rows = [...ids].map((rule) => (series ? numbers(rule, series, missing) : { rule, ...NOTHING }));
+      table.show(rows);
+      return rows;
+    },
+  };
+}
