@@ -38,6 +38,7 @@ export function askOverride(rule, key, { now = limitText(rule), onDone } = {}) {
     for (const { text, button } of choices) button.setAttribute('aria-pressed', String(limit.value.trim() === text));
   }
 
+  limit.addEventListener('focus', () => limit.select());
   // The dialog opens by Enter: a second one goes on to the reason, and sets nothing.
   limit.addEventListener('keydown', (event) => {
     if (event.key !== 'Enter') return;

@@ -22,12 +22,12 @@ const failures = await runTests('access', {
   async 'a token that may not read does not sign in'() {
     const { page, finish } = await openPage(browser, server);
     await page.goto(`${server.url}/console/`);
-    for (const [token, message] of [['guess', /unknown token/], ['e-secret', /needs the scope “read”/]]) {
+    for (const [token, message] of [['guess', /unknown token/], ['e-secret', /needs the scope read/]]) {
       await page.fill('#token', token);
       await page.keyboard.press('Enter');
       await until(`the refusal of ${token}`, async () => message.test(await page.locator('.sign-in').innerText()));
     }
-    await finish(failedWith(401));
+    await finish(failedWith(401, 403));
   },
 
   async 'a read-only token sees everything, changes nothing, and learns why'() {
@@ -37,6 +37,8 @@ const failures = await runTests('access', {
     const pages = [
       ['#/rules/per-user', ['Edit', 'Add']],
       ['#/client?rule=per-user&a.user_id=scraper-7', ['Override…', 'Reset counters…']],
+      ['#/rules', ['Add a rule']],
+      ['#/overrides', []],
       ['#/changes', []],
     ];
     for (const [route, labels] of pages) {
@@ -120,6 +122,11 @@ const failures = await runTests('access', {
     await show('#/rules/per-user/edit');
     await page.waitForSelector('.notice:has-text("rules.yaml")');
     assert.equal(await page.locator('button:has-text("Review changes")').count(), 0);
+    await show('#/rules');
+    assert.equal(await page.locator('button:has-text("Add a rule")').getAttribute('aria-disabled'), 'true');
+    await show('#/add-rule');
+    await page.waitForSelector('.notice:has-text("rules.yaml")');
+    assert.equal(await page.locator('button:has-text("Review the rule")').count(), 0);
     await finish();
     await other.stop();
   },
@@ -137,7 +144,8 @@ const failures = await runTests('access', {
     assert.ok(authorization.startsWith('Bearer tgs_'), 'a session, not the token');
     await short.call('DELETE', '/v1/console/session', undefined, { authorization });
     await page.evaluate(() => { location.hash = '#/client'; });
-    await page.waitForSelector('.notice:has-text("Your session has ended")');
+    await page.waitForSelector('.notice:has-text("The session of the console has ended")');
+    assert.equal(await page.evaluate(() => sessionStorage.length), 0);
     await finish(failedWith(401));
     await short.stop();
   },

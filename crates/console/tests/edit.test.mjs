@@ -31,7 +31,7 @@ const failures = await runTests('edit', {
     assert.equal(problem.line, line);
     const shown = page.locator('.problems li');
     await until('the problem is shown', async () => (await shown.count()) === 1);
-    assert.equal(await shown.innerText(), `Line ${line}\n${problem.field}: ${problem.message}`);
+    assert.equal(await shown.innerText(), `Line ${line}\n${problem.field}: ${problem.message.replaceAll('`', '')}`);
     assert.equal((await page.locator('.lines .bad').innerText()).trim(), `● ${line}`);
     assert.equal(await page.getAttribute('#rule-text', 'aria-invalid'), 'true');
     await page.locator('button:has-text("Review changes")').click({ force: true });
@@ -72,6 +72,73 @@ const failures = await runTests('edit', {
     await show('#/rules/per-user');
     await page.waitForSelector('pre:has-text("90/hour")');
     await finish(failedWith(412));
+  },
+
+  async 'an edit survives a restart of the server, a new sign-in and a reload'() {
+    const { page, signIn, finish } = await openPage(browser, server);
+    await signIn(server.token, '#/rules/per-user/edit');
+    await type(page, '90/hour burst 20', '70/hour burst 20');
+    await page.waitForSelector('#rule-state:text-is("Valid.")');
+    await server.restart();
+    await page.waitForSelector('.notice:has-text("The server was restarted")', { timeout: 20_000 });
+    assert.match(await page.locator('.sign-in').innerText(), /The text that you were editing is kept/);
+    assert.ok(!(await page.evaluate(() => JSON.stringify(sessionStorage))).includes('tgs_'), 'the session is removed');
+    await page.fill('#token', server.token);
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('.notice:has-text("Your text is back")');
+    assert.match(await page.inputValue('#rule-text'), /70\/hour burst 20/);
+    await page.reload();
+    await page.waitForSelector('.notice:has-text("Your text is back")');
+    assert.match(await page.inputValue('#rule-text'), /70\/hour burst 20/);
+    await page.locator('button:has-text("Review changes")').click();
+    assert.match(await page.locator('dialog .diff .added').innerText(), /\+ limit: 70\/hour burst 20/);
+    await page.locator('dialog button:text-is("Apply")').click();
+    await page.waitForSelector('#messages .notice.good');
+    assert.equal((await rule()).body.limit, '70/hour burst 20');
+    assert.ok(!(await page.evaluate(() => JSON.stringify(sessionStorage))).includes('70/hour'), 'the draft is gone');
+
+    await page.locator('button:has-text("Edit")').click();
+    await type(page, '70/hour burst 20', '71/hour burst 20');
+    await page.locator('a:text-is("Cancel")').click();
+    await page.locator('button:has-text("Edit")').click();
+    await page.waitForSelector('#rule-text');
+    assert.match(await page.inputValue('#rule-text'), /70\/hour burst 20/, 'cancelled');
+    await finish(/status of 401|ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE/);
+  },
+
+  async 'a kept text does not overwrite a change that came in between'() {
+    const { page, signIn, finish } = await openPage(browser, server);
+    await signIn(server.token, '#/rules/per-user/edit');
+    await type(page, '70/hour burst 20', '75/hour burst 20');
+    await server.call('PUT', '/v1/rules/per-user', { ...(await rule()).body, description: 'Changed over the weekend.' });
+    await page.reload();
+    await page.waitForSelector('.notice.bad:has-text("Conflict: per-user was changed meanwhile")');
+    assert.match(await page.inputValue('#rule-text'), /75\/hour burst 20/);
+    await page.locator('button:has-text("Discard it")').click();
+    await page.waitForFunction(() => document.querySelector('#rule-text').value.includes('over the weekend'));
+    assert.match(await page.inputValue('#rule-text'), /70\/hour burst 20/);
+    await finish();
+  },
+
+  async 'a rule is added from a template, after the server has checked it'() {
+    const { page, signIn, finish } = await openPage(browser, server);
+    await signIn(server.token, '#/rules');
+    await page.locator('button:text-is("Add a rule")').click();
+    await page.waitForSelector('#rule-text');
+    const text = await page.inputValue('#rule-text');
+    await page.fill('#rule-text', text.replace('new-rule', 'exports').replace('100/minute', '100/minut'));
+    await page.waitForSelector('.problems li.bad');
+    await page.fill('#rule-text', text.replace('new-rule', 'exports').replace('/v1/**', '/exports/**'));
+    await page.waitForSelector('#rule-state:text-is("Valid.")');
+    await page.locator('button:text-is("Review the rule")').click();
+    await page.locator('dialog button:text-is("Add")').click();
+    await page.waitForSelector('h1:has-text("exports")');
+    const added = (await server.call('GET', '/v1/rules/exports')).body;
+    assert.deepEqual([added.limit, added.mode, added.match.path], ['100/minute', 'shadow', ['/exports/**']]);
+    assert.equal(await page.evaluate(() => sessionStorage.getItem('tidegate-draft')), null);
+    await page.click('nav a:has-text("Rules")');
+    await page.waitForSelector('tbody tr:has-text("exports"):has-text("shadow")');
+    await finish();
   },
 
   async 'a rollback is shown before it is done'() {

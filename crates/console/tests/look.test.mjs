@@ -16,6 +16,10 @@ const PAGES = [
   ['#/rules/per-user', 'pre.code'],
   ['#/rules/per-user/edit', '.lines'],
   ['#/client?rule=per-user&a.user_id=scraper-7', '.verdict'],
+  ['#/client', '#client-search'],
+  ['#/rules', 'tbody a'],
+  ['#/add-rule', '.lines'],
+  ['#/overrides', 'tbody a'],
   ['#/changes', '.timeline'],
 ];
 
@@ -26,7 +30,7 @@ async function problems(page) {
 }
 
 const tests = {};
-for (const [width, scheme] of [[1440, 'light'], [1440, 'dark'], [360, 'light']]) {
+for (const [width, scheme] of [[1440, 'light'], [1440, 'dark'], [360, 'light'], [360, 'dark']]) {
   tests[`every page at ${width} px in ${scheme}`] = async () => {
     // axe-core is put into the page, which its policy forbids; the other tests run with the policy.
     const { page, signIn, show, finish } = await openPage(browser, server, { width, scheme, bypassCSP: true });

@@ -21,30 +21,44 @@ export const RULES = [
   { id: 'search-trial', match: { path: ['/search'] }, per: ['ip'], missing: 'deny', limit: '5/second', mode: 'shadow' },
 ];
 
-/** A server in a folder of its own, with these rules. `files` are written first. */
-export async function startServer({ flags = [], files = {}, environment = {}, rules = RULES, token } = {}) {
-  const folder = await mkdtemp(join(tmpdir(), 'tidegate-console-'));
-  for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text);
-  const child = spawn(PROGRAM, ['serve', '--http', '127.0.0.1:0', '--grpc', 'off', '--data-dir', 'data', ...flags], {
+/** Starts the program in a folder, and resolves to its address when it listens. */
+async function start(folder, flags, environment) {
+  const child = spawn(PROGRAM, ['serve', '--grpc', 'off', '--data-dir', 'data', ...flags], {
     cwd: folder, env: { PATH: process.env.PATH, ...environment }, stdio: ['ignore', 'pipe', 'pipe'],
   });
   const exited = new Promise((resolve) => { child.once('exit', resolve); });
-  let log = '';
-  child.stderr.on('data', (data) => { log += data; });
-  const address = await new Promise((resolve, reject) => {
+  const running = {
+    log: '',
+    async stop() {
+      child.kill('SIGTERM');
+      await exited;
+    },
+  };
+  child.stderr.on('data', (data) => { running.log += data; });
+  running.address = await new Promise((resolve, reject) => {
     let out = '';
     child.stdout.on('data', (data) => {
       out += data;
       const found = /^listening http=(.*)$/m.exec(out);
       if (found) resolve(found[1]);
     });
-    exited.then((code) => reject(new Error(`the server ended with ${code}: ${log}`)));
-    setTimeout(() => reject(new Error(`the server did not start: ${log}`)), PATIENCE).unref();
+    exited.then((code) => reject(new Error(`the server ended with ${code}: ${running.log}`)));
+    setTimeout(() => reject(new Error(`the server did not start: ${running.log}`)), PATIENCE).unref();
   });
+  return running;
+}
+
+/** A server in a folder of its own, with these rules. `files` are written first. */
+export async function startServer({ flags = [], files = {}, environment = {}, rules = RULES, token } = {}) {
+  const folder = await mkdtemp(join(tmpdir(), 'tidegate-console-'));
+  for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text);
+  let running = await start(folder, ['--http', '127.0.0.1:0', ...flags], environment);
+  const { address } = running;
+  let earlier = '';
   const server = {
     url: `http://${address}`,
     folder,
-    log: () => log,
+    log: () => earlier + running.log,
     token: token ?? (await readFile(join(folder, 'data/admin-token'), 'utf8')).trim(),
     /** Makes a call of the API. */
     async call(method, path, body, headers = {}) {
@@ -62,9 +76,14 @@ export async function startServer({ flags = [], files = {}, environment = {}, ru
       const { stdout } = await promisify(execFile)(PROGRAM, [...words, '--server', server.url], { cwd: folder, env: environment });
       return stdout;
     },
+    /** Stops the server, and starts it again at the same address with the same data. */
+    async restart() {
+      await running.stop();
+      earlier += running.log;
+      running = await start(folder, ['--http', address, ...flags], environment);
+    },
     async stop() {
-      child.kill('SIGTERM');
-      await exited;
+      await running.stop();
       await rm(folder, { recursive: true, force: true });
     },
   };
@@ -75,13 +94,13 @@ export async function startServer({ flags = [], files = {}, environment = {}, ru
   return server;
 }
 
-/** Requests of many clients, some of whom send too many, until `stop` is called. */
-export function startLoad(server) {
+/** Requests of many clients, some of whom send too many, until `stop` is called. `more` are sent with each batch. */
+export function startLoad(server, more = []) {
   let isStopped = false;
   const check = (attributes) => ({ attributes });
   const running = (async () => {
     for (let turn = 0; !isStopped; turn += 1) {
-      const checks = [];
+      const checks = more.map(check);
       for (let each = 0; each < 8; each += 1) checks.push(check({ path: '/v1/orders', user_id: 'scraper-7' }));
       for (let each = 0; each < 4; each += 1) checks.push(check({ path: '/v1/orders', user_id: HOSTILE }), check({ path: '/v1/orders', user_id: ESCAPE }));
       for (let each = 0; each < 12; each += 1) checks.push(check({ path: '/v1/orders', user_id: `u${(turn * 12 + each) % 200}` }));

@@ -11,6 +11,11 @@ const browser = await openBrowser();
 const check = (user) => server.call('POST', '/v1/check', { attributes: { path: '/v1/orders', user_id: user } });
 const text = (page, selector) => page.locator(selector).first().innerText();
 
+/** Everything that the browser keeps of the page. */
+const stored = (page) => page.evaluate(() => ({ local: JSON.stringify(localStorage), session: JSON.stringify(sessionStorage), cookie: document.cookie }));
+
+const overrides = async () => (await server.call('GET', '/v1/overrides')).body.overrides;
+
 /** Presses Tab until the focus is on an element with this text. */
 async function tabTo(page, wanted) {
   for (let times = 0; times < 80; times += 1) {
@@ -33,15 +38,32 @@ const failures = await runTests('story', {
     await page.goto(url);
     await page.waitForSelector('h1:has-text("Overview")');
     assert.equal(new URL(page.url()).hash, '');
-    const kept = await page.evaluate(() => [localStorage.length, sessionStorage.length, document.cookie.length]);
-    assert.deepEqual(kept, [0, 0, 0]);
+    assert.match((await stored(page)).session, /tgs_/, 'the session is kept in the tab');
     assert.ok(!seen.calls.some((call) => call.includes(server.token)));
     await page.click('text=Sign out');
     await page.waitForSelector('#token');
+    assert.deepEqual(await stored(page), { local: '{}', session: '{}', cookie: '' });
     const code = new URL(url).hash;
     await page.goto(`${server.url}/console/?again${code}`);
-    await page.waitForSelector('.notice:has-text("run `tidegate console` again")');
+    await page.waitForSelector('.notice:has-text("run tidegate console again")');
     await finish(/status of 401/);
+  },
+
+  async 'a token becomes a session that a reload keeps, and is itself kept nowhere'() {
+    const { page, seen, signIn, finish } = await openPage(browser, server);
+    await signIn(server.token, '#/changes');
+    await page.waitForSelector('h1:has-text("Changes")');
+    await page.reload();
+    await page.waitForSelector('h1:has-text("Changes")');
+    const kept = await stored(page);
+    assert.match(kept.session, /tgs_/);
+    assert.ok(!Object.values(kept).some((text) => text.includes(server.token)), 'the token is in no storage');
+    assert.ok(!(await page.content()).includes(server.token));
+    assert.ok(!seen.bodies.some((body) => body.includes(server.token)));
+    await page.click('text=Sign out');
+    await page.reload();
+    await page.waitForSelector('#token');
+    await finish();
   },
 
   async 'a code that does not work leaves the session that there is'() {
@@ -78,6 +100,8 @@ const failures = await runTests('story', {
     await click('.verdict button:has-text("Override")');
     assert.equal(await page.inputValue('#o-key'), 'scraper-7');
     assert.equal(await page.locator('#o-for option:checked').innerText(), '10 minutes');
+    assert.equal(await page.inputValue('#o-limit'), '120/hour burst 40', 'twice what it has');
+    await page.keyboard.type('6000/minute');
     await page.locator('#o-reason').evaluate((input) => { input.value = 'asked by support'; });
     await click('dialog button[type=submit]');
     await page.waitForSelector('.verdict.good');
@@ -139,10 +163,67 @@ const failures = await runTests('story', {
     assert.equal(await page.evaluate(() => document.activeElement.innerText), 'Override…', 'the focus returns');
     await page.keyboard.press('Enter');
     await page.waitForSelector('dialog[open]');
+    await page.keyboard.type('6000/minute');
+    await tabTo(page, 'o-reason');
+    await page.keyboard.type('by keyboard');
     await page.keyboard.press('Enter');
     await page.waitForSelector('.verdict.good');
     assert.equal((await check('scraper-7')).status, 200);
     await server.call('DELETE', '/v1/rules/per-user/overrides/scraper-7');
+    await finish();
+  },
+
+  async 'nothing is lifted by pressing Enter twice, and unlimited is asked for twice'() {
+    const { page, seen, signIn, finish } = await openPage(browser, server);
+    await signIn(server.token, '#/client?rule=per-user&a.user_id=scraper-7');
+    for (const label of ['Override…', 'Reset counters…']) {
+      await page.locator(`.verdict button:text-is("${label}")`).focus();
+      await page.keyboard.press('Enter');
+      await page.waitForSelector('dialog[open]');
+      if (label === 'Override…') assert.equal(await page.evaluate(() => document.activeElement.id), 'o-limit', 'the focus is on the limit');
+      await page.keyboard.press('Enter');
+      await page.keyboard.press('Escape');
+      await page.waitForSelector('dialog', { state: 'detached' });
+    }
+    assert.deepEqual(seen.calls.filter((call) => /POST .*(overrides|reset)$/.test(call)), [], 'nothing was sent');
+
+    await page.locator('.verdict button:text-is("Override…")').click();
+    for (const [label, limit] of [['Block', 'blocked'], ['×10', '600/hour burst 200'], ['×2', '120/hour burst 40']]) {
+      await page.locator(`dialog button:text-is("${label}")`).click();
+      assert.equal(await page.inputValue('#o-limit'), limit);
+    }
+    await page.fill('#o-limit', 'unlimited');
+    await page.locator('dialog button[type=submit]').click();
+    await page.waitForSelector('dialog h2:has-text("Lift the limit?")');
+    await page.keyboard.press('Enter');
+    assert.equal(await page.locator('dialog').count(), 1, 'Enter leads back to the first question');
+    assert.deepEqual(await overrides(), []);
+    await page.locator('dialog button[type=submit]').click();
+    await page.locator('dialog button:text-is("Lift the limit")').click();
+    await until('it is lifted', async () => (await overrides())[0]?.limit === 'unlimited');
+    await page.waitForSelector('.verdict.good');
+    await server.call('DELETE', '/v1/rules/per-user/overrides/scraper-7');
+    await finish();
+  },
+
+  async 'all overrides are in one list, found and removed there'() {
+    for (const [rule, key, limit] of [['per-user', 'vip-1', '9000/minute'], ['per-user', 'vip-2', 'blocked'], ['login', '203.0.113.9', '99/minute']]) {
+      assert.equal((await server.call('POST', `/v1/rules/${rule}/overrides`, { key, limit, for: '1h', reason: `for ${key}` })).status, 201);
+    }
+    const { page, signIn, finish } = await openPage(browser, server);
+    await signIn(server.token);
+    await page.click('nav a:has-text("Overrides")');
+    const rows = page.locator('main tbody tr');
+    await until('three rows', async () => (await rows.count()) === 3);
+    await page.fill('#override-search', 'for vip-2');
+    await until('one row', async () => (await rows.count()) === 1);
+    assert.match(await rows.innerText(), /vip-2\s+per-user\s+blocked/);
+    await rows.locator('button:has-text("Remove")').click();
+    await page.locator('dialog button:text-is("Remove")').click();
+    await until('it is removed', async () => (await overrides()).every(({ key }) => key !== 'vip-2'));
+    await page.fill('#override-search', '');
+    await until('two rows', async () => (await rows.count()) === 2);
+    for (const { rule, key } of await overrides()) await server.call('DELETE', `/v1/rules/${rule}/overrides/${key}`);
     await finish();
   },
 
