@@ -20,6 +20,8 @@ class ClientSeries {
     this.from = at - (this.points.length - 1) * this.step;
   }
 
+  newest = () => (this.points.length === 0 ? 0 : this.from + (this.points.length - 1) * this.step);
+
   // Charts leave out the newest point, which elsewhere is not whole yet.
   padded = () => [...this.points, this.points.at(-1)];
 
@@ -40,6 +42,8 @@ export function clientChart(step) {
     element: chart.element,
     add(row, from) {
       const now = Date.now() / 1000;
+      // Points are the same time apart, also if the page reads more often.
+      if (now - series.newest() < 0.9 * step) return;
       const seconds = Math.max(10, Math.min(60, now - from));
       series.add(now, (row?.used ?? 0) / seconds, (row?.denied ?? 0) / seconds);
       if (series.points.length > 1) chart.show(series);

@@ -97,18 +97,36 @@ export async function startServer({ flags = [], files = {}, environment = {}, ru
 /** Requests of many clients, some of whom send too many, until `stop` is called. `more` are sent with each batch. */
 export function startLoad(server, more = []) {
   let isStopped = false;
+  let paused = null;
+  let batch = Promise.resolve();
   const check = (attributes) => ({ attributes });
   const running = (async () => {
     for (let turn = 0; !isStopped; turn += 1) {
+      await paused?.promise;
       const checks = more.map(check);
       for (let each = 0; each < 8; each += 1) checks.push(check({ path: '/v1/orders', user_id: 'scraper-7' }));
       for (let each = 0; each < 4; each += 1) checks.push(check({ path: '/v1/orders', user_id: HOSTILE }), check({ path: '/v1/orders', user_id: ESCAPE }));
       for (let each = 0; each < 12; each += 1) checks.push(check({ path: '/v1/orders', user_id: `u${(turn * 12 + each) % 200}` }));
       for (let each = 0; each < 3; each += 1) checks.push(check({ path: '/partner/stock', api_key: SECRET }));
       checks.push(check({ path: '/login', method: 'POST', ip: '203.0.113.7' }), check({ path: '/search', ip: '203.0.113.8' }), check({ path: '/search', ip: '203.0.113.8' }));
-      await server.call('POST', '/v1/check/batch', { checks }).catch(() => {});
+      batch = server.call('POST', '/v1/check/batch', { checks }).catch(() => {});
+      await batch;
       await new Promise((resolve) => { setTimeout(resolve, 100); });
     }
   })();
-  return { async stop() { isStopped = true; await running; } };
+  return {
+    /** Sends nothing more until `resume`. */
+    async pause() {
+      let resolve;
+      const promise = new Promise((done) => { resolve = done; });
+      paused = { promise, resolve };
+      await batch;
+    },
+    resume() { paused?.resolve(); paused = null; },
+    async stop() {
+      isStopped = true;
+      paused?.resolve();
+      await running;
+    },
+  };
 }

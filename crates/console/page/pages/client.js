@@ -67,12 +67,12 @@ export async function showClient(main, parameters) {
 
   /** Explains the request in the form, or the last one of the client. */
   async function explain() {
+    if (origin) await follow(origin.id, key);
     const answer = await answered().catch((problem) => problem);
     list?.stop();
     if (answer instanceof Error) {
       put(parts.decision, notice('bad', 'Not explained', answer.message), size(key) > 0 && origin && isDigest(key) && el('div', { class: 'row' }, overrideButton(origin, Object.values(key)[0])));
       put(parts.rules);
-      await follow(origin?.id, key);
       return;
     }
     const applied = answer.rules.filter((rule) => rule.applies);
@@ -89,26 +89,31 @@ export async function showClient(main, parameters) {
     if (size(key) > 0) {
       const named = { client: Object.values(key)[0], ...(origin ? { rule: origin.id } : {}), ...costOf() };
       const found = await post('explain', named).catch((problem) => problem);
-      if (!(found instanceof Error) && (found.last || isDigest(key))) {
-        form.fill(found.attributes);
-        put(source, found.last ? 'The last request of this client. Explaining charges nothing.' : 'What is known of this client. Explaining charges nothing.');
-        return found;
-      }
+      if (!(found instanceof Error) && (found.last || isDigest(key))) return filledWith(found.attributes, found.last, found);
       if (isDigest(key)) throw found;
+      // Several clients may have this value; the row of this one has its last request.
+      const seen = evidence?.last()?.attributes;
+      if (seen && !isDigest(seen)) return filledWith(seen, true, explainAttributes(seen, { keepsAddress: true }));
     }
     const filled = Object.keys(example).filter((name) => !(name in key));
     form.fill({ ...key, ...example, ...key });
     put(source, filled.length > 0 ? `No request of this client was seen lately. This is an example, so that ${origin.id} applies: ${filled.join(', ')}.` : 'What is known of a request. Explaining charges nothing.');
-    return explainAttributes(form.values(), { isExample: true });
+    return explainAttributes(form.values(), { keepsAddress: true });
+  }
+
+  function filledWith(seen, isRequest, answer) {
+    form.fill(seen);
+    put(source, isRequest ? 'The last request of this client. Explaining charges nothing.' : 'What is known of this client. Explaining charges nothing.');
+    return answer;
   }
 
   function costOf() {
     return cost.value === '1' ? {} : { cost: Number(cost.value) };
   }
 
-  async function explainAttributes(entered, { isExample = false } = {}) {
+  async function explainAttributes(entered, { keepsAddress = false } = {}) {
     const shown = Object.entries(entered).filter(([name, value]) => !isSecret(name) || hasFormOfDigest(value)).map(([name, value]) => [`a.${name}`, value]);
-    if (!isExample) replace(['client'], { ...(origin ? { rule: origin.id } : {}), ...Object.fromEntries(shown), ...costOf() });
+    if (!keepsAddress) replace(['client'], { ...(origin ? { rule: origin.id } : {}), ...Object.fromEntries(shown), ...costOf() });
     return post('explain', { attributes: entered, ...costOf() });
   }
 
