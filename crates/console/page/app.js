@@ -75,7 +75,7 @@ function drawBar(first) {
   const place = first === 'add-rule' ? 'rules' : first;
   const health = bar.querySelector('#health') ?? el('span', { id: 'health' });
   const scopes = mayWrite() ? badge('wide-only', 'can edit') : badge('careful', 'read-only');
-  if (!mayWrite()) scopes.title = whyReadOnly();
+  scopes.title = whyReadOnly() ?? `Signed in as ${session.name}`;
   const focused = bar.contains(document.activeElement) ? document.activeElement.id : '';
   const zones = [['zone-local', 'Local', false], ['zone', 'UTC', true]].map(([id, name, isUtc]) => el('button',
     { type: 'button', id, 'aria-pressed': String(zone.isUtc() === isUtc), title: isUtc ? 'Show times in UTC' : `Show times in ${zone.local()}`, onclick: () => chooseZone(isUtc) }, name));
@@ -84,7 +84,7 @@ function drawBar(first) {
     el('nav', { class: 'tabs', 'aria-label': 'Pages' }, TABS.map(([name, href, tab]) => el('a', { href, 'aria-current': tab === place ? 'page' : undefined }, name))),
     clientSearch(),
     el('div', { class: 'right' }, health, el('div', { class: 'choices', role: 'group', 'aria-label': 'Times' }, zones),
-      el('span', { class: 'wide-only small quiet' }, session.name), scopes,
+      el('span', { class: 'widest-only small quiet' }, session.name), scopes,
       el('button', { type: 'button', onclick: leave }, 'Sign out'))));
   if (focused) document.getElementById(focused)?.focus();
 }

@@ -22,8 +22,8 @@ function color(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name.replace('_', '-')}`).trim();
 }
 
-/** A chart of the series with these names. `show(window, rule)` draws it. */
-export function timeChart(title, names, { height = 150, sync } = {}) {
+/** A chart of the series with these names. `show(window, rule)` draws it. The newest mark is below it in words. */
+export function timeChart(title, names, { height = 150, sync, saysMarks = true } = {}) {
   const values = new Map(names.map((name) => [name, el('b', {}, '–')]));
   const legend = el('ul', { class: 'legend' },
     names.map((name) => el('li', {}, el('span', { class: `swatch ${name}` }), `${LABELS[name]} `, values.get(name), ' /s')));
@@ -124,7 +124,7 @@ export function timeChart(title, names, { height = 150, sync } = {}) {
     }
     const seen = visibleMarks();
     marks.show(seen);
-    put(newest, seen.length > 0 && `${clock(seen.at(-1).at)} ${markText(seen.at(-1))}`);
+    put(newest, saysMarks && seen.length > 0 && `${clock(seen.at(-1).at)} ${markText(seen.at(-1))}`);
     showValues(drawn);
     const now = names.map((name) => `${LABELS[name]} ${rate(latest(of[name], shown.step))} per second`);
     plot.setAttribute('aria-label', `${title}. Now: ${now.join(', ')}. The table below has all numbers.`);

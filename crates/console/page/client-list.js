@@ -2,8 +2,7 @@
 
 import { el, panel, prose, put } from './dom.js';
 import { ago, brief } from './format.js';
-import { keyLink } from './keys.js';
-import { link } from './router.js';
+import { keyLink, ruleLink } from './keys.js';
 import { findClients } from './search.js';
 import { sortable } from './table.js';
 
@@ -16,7 +15,7 @@ export function clientList() {
   const field = el('input', { type: 'search', id: 'client-search', 'aria-label': 'Search for a client', placeholder: 'A part of its name, a digest, or its key', autocomplete: 'off', spellcheck: 'false', oninput: () => { clearTimeout(timer); timer = setTimeout(read, PAUSE); } });
   const table = sortable('Clients of the last hour', [
     { name: 'Client', isHead: true, cell: (row) => keyLink(row.rule, row.key) },
-    { name: 'Rule', value: (row) => row.rule, cell: (row) => el('a', { href: link(['rules', row.rule]) }, row.rule) },
+    { name: 'Rule', value: (row) => row.rule, cell: (row) => ruleLink(row.rule) },
     { name: 'Denied', isNumber: true, value: (row) => row.denied, cell: (row) => brief(row.denied) },
     { name: 'Used', isNumber: true, isWideOnly: true, value: (row) => row.used, cell: (row) => brief(row.used) },
     { name: 'Last seen', isNumber: true, value: (row) => row.last_seen ?? 0, cell: (row) => (row.last_seen ? ago(row.last_seen) : '–') },

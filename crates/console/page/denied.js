@@ -18,7 +18,7 @@ const text = (value) => (value === null || value === undefined ? '–' : el('bdi
 
 /** A table of denied requests, newest first. `show(samples)` fills it. */
 export function deniedTable() {
-  const element = el('div', {}, el('p', { class: 'empty' }, 'Loading…'));
+  const element = el('div', { class: 'samples' }, el('p', { class: 'empty' }, 'Loading…'));
   return {
     element,
     show(samples) {
@@ -30,7 +30,7 @@ export function deniedTable() {
         el('span', { title: dateTime(one.at) }, clock(one.at)), text(one.method), el('span', { class: 'mono' }, text(one.path)), el('span', { class: 'mono' }, text(one.address)),
         text(one.front_end), reasonText(one.reason), several && el('span', { class: 'mono' }, text(one.instance)),
       ].filter((cell) => cell !== false));
-      put(element, samples.length === 0 ? el('p', { class: 'empty' }, 'No sample of a denied request is kept.') : plainTable('Last denied requests', columns, rows));
+      put(element, samples.length === 0 ? el('p', { class: 'empty' }, 'No sample of a denied request is kept.') : plainTable('Denied requests of this client', columns, rows));
     },
   };
 }

@@ -18,6 +18,11 @@ export function keyLink(rule, key) {
   return el('a', { href: link(['client'], parameters), class: 'mono' }, el('bdi', {}, keyText(key)));
 }
 
+/** A link to the page of a rule. */
+export function ruleLink(rule) {
+  return el('a', { href: link(['rules', rule]), class: 'rule-name', title: rule }, rule);
+}
+
 /** The attribute that overrides of a rule are by: the first of `per`. */
 export function overriddenBy(rule) {
   return Array.isArray(rule?.per) ? rule.per[0] : rule?.per;

@@ -2,8 +2,8 @@
 
 import { badge, el } from './dom.js';
 import { brief, percent, rate } from './format.js';
+import { ruleLink } from './keys.js';
 import { limitText } from './limit-text.js';
-import { link } from './router.js';
 import { latest, sum } from './series.js';
 import { sparkline } from './sparkline.js';
 import { sortable } from './table.js';
@@ -14,7 +14,7 @@ const NOTHING = { of: {}, missing: [], all: 0, asked: 0, share: 0, shadow: 0, al
 export function ruleTable({ most, empty }) {
   let details = new Map();
   const table = sortable('Rules, by denials', [
-    { name: 'Rule', isHead: true, value: (row) => row.rule, cell: (row) => [el('a', { href: link(['rules', row.rule]) }, row.rule), ' ', details.get(row.rule)?.mode === 'shadow' && badge('accent', 'shadow')] },
+    { name: 'Rule', isHead: true, value: (row) => row.rule, cell: (row) => [ruleLink(row.rule), ' ', details.get(row.rule)?.mode === 'shadow' && badge('accent', 'shadow')] },
     { name: 'Limit', isWideOnly: true, cell: (row) => el('span', { class: 'small limit' }, limitText(details.get(row.rule))) },
     { name: 'Trend', isWideOnly: true, cell: (row) => sparkline(row.of.allowed, row.of.denied, row.missing) },
     { name: 'Allowed /s', isNumber: true, isWideOnly: true, value: (row) => row.allowed, cell: (row) => rate(row.allowed) },

@@ -48,6 +48,14 @@ for (const [width, scheme] of [[1440, 'light'], [1440, 'dark'], [360, 'light'], 
       const tooWide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
       assert.equal(tooWide, 0, `${route} is ${tooWide} px too wide`);
     }
+    await show('#/');
+    const top = async (label) => (await page.locator(`section[aria-label="${label}"]`).boundingBox()).y;
+    await page.locator('section[aria-label="Most denied clients"] a').first().waitFor();
+    if (width < 720) assert.ok(await top('Most denied clients') < await top('Requests per second'), 'the clients come first on a phone');
+    await page.fill('#find', 'u1');
+    await page.waitForSelector('.found a');
+    found.push(...(await problems(page)).map((problem) => `search ${problem}`));
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth), 0, 'the clients that are found fit');
     await show('#/client?rule=per-user&a.user_id=scraper-7');
     await page.locator('.verdict button:has-text("Override")').click();
     await page.waitForSelector('dialog[open]');

@@ -40,7 +40,7 @@ export async function showClient(main, parameters) {
   const form = attributeForm(attributes, names);
   const cost = el('input', { id: 'cost', type: 'number', min: 0, step: 1, value: parameters.get('cost') ?? '1' });
   const source = el('p', { class: 'hint' }, 'What is known of a request. Explaining charges nothing.');
-  const parts = { decision: el('div', { class: 'stack' }), demand: el('div'), last: el('div'), rules: el('div', { class: 'stack' }), evidence: el('div', { class: 'stack' }) };
+  const parts = { decision: el('div', { class: 'stack' }), demand: el('div'), last: el('div'), rules: el('div', { class: 'stack' }), evidence: el('div', { class: 'stack' }), others: el('div') };
   let isTouched = isWhole;
   let evidence = null;
   let list = null;
@@ -49,7 +49,7 @@ export async function showClient(main, parameters) {
     el('div', { class: 'page-head' }, el('h1', { tabindex: -1 }, 'Client', size(key) > 0 && [' ', el('span', { class: 'mono' }, el('bdi', {}, keyText(key)))]),
       isDigest(key) && badge('', 'secret, as a digest')),
     el('div', { class: 'columns wide-narrow' },
-      el('div', { class: 'stack' }, parts.decision, parts.demand, parts.rules, parts.evidence),
+      el('div', { class: 'stack' }, parts.decision, parts.demand, parts.rules, parts.evidence, parts.others),
       el('div', { class: 'stack' },
         parts.last,
         panel('Request', null,
@@ -143,9 +143,9 @@ export async function showClient(main, parameters) {
     put(parts.decision, verdict(answer.decision, actions, evidence?.times()));
     put(parts.last, last && panel('Last decision', null, lastDecision(last, origin?.id ?? deciding?.rule)));
     put(parts.rules,
-      applied.length > 0 && panel(applied.length === 1 ? 'The rule that applies' : `The ${applied.length} rules that apply`, null, cards, headerList(answer.headers)),
-      others.length > 0 && panel(`Rules that do not apply (${others.length})`, null,
-        el('details', { open: applied.length === 0 || undefined }, el('summary', {}, 'Show why not'), el('ul', { class: 'timeline' }, others.map(otherRule)))));
+      applied.length > 0 && panel(applied.length === 1 ? 'The rule that applies' : `The ${applied.length} rules that apply`, null, cards, headerList(answer.headers)));
+    put(parts.others, others.length > 0 && panel(`Rules that do not apply (${others.length})`, null,
+      el('details', { open: applied.length === 0 || undefined }, el('summary', {}, 'Show why not'), el('ul', { class: 'timeline' }, others.map(otherRule)))));
   }
 
   /** A rule that applies, with its override if it has one. */

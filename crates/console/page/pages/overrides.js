@@ -3,10 +3,9 @@
 import { get } from '../api.js';
 import { badge, el, panel, put, visible } from '../dom.js';
 import { counted, dateTime, span, unix } from '../format.js';
-import { keyLink, overriddenBy } from '../keys.js';
+import { keyLink, overriddenBy, ruleLink } from '../keys.js';
 import { attempt } from '../messages.js';
 import { overriddenClient, removeButton } from '../overrides.js';
-import { link } from '../router.js';
 import { sortable } from '../table.js';
 
 const EVERY = 15_000;
@@ -19,7 +18,7 @@ export async function showOverrides(main) {
   const left = (row) => Math.max(0, Math.round(unix(row.expires_at) - Date.now() / 1000));
   const table = sortable('Temporary overrides', [
     { name: 'Client', isHead: true, value: overriddenClient, cell: client },
-    { name: 'Rule', value: (row) => row.rule, cell: (row) => el('a', { href: link(['rules', row.rule]) }, row.rule) },
+    { name: 'Rule', value: (row) => row.rule, cell: (row) => ruleLink(row.rule) },
     { name: 'Limit', cell: (row) => (['blocked', 'unlimited'].includes(row.limit) ? badge(row.limit === 'blocked' ? 'bad' : 'careful', row.limit) : row.limit) },
     { name: 'Ends in', isNumber: true, value: left, cell: (row) => el('span', { title: dateTime(row.expires_at) }, span(left(row))) },
     { name: 'Set by', isWideOnly: true, value: (row) => row.by ?? '', cell: (row) => visible(row.by ?? '–') },

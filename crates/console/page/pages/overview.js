@@ -8,8 +8,8 @@ import { timeChart } from '../chart.js';
 import { el, notice, panel, put } from '../dom.js';
 import { brief, count, counted, percent, rate } from '../format.js';
 import { healthFacts, readStatus } from '../health.js';
-import { keyLink } from '../keys.js';
-import { go, link } from '../router.js';
+import { keyLink, ruleLink } from '../keys.js';
+import { go } from '../router.js';
 import { ruleTable } from '../rule-table.js';
 import { latest, sum } from '../series.js';
 
@@ -23,7 +23,7 @@ export function showOverview(main) {
   const choice = windowChoice((window) => { follower.choose(window); showChoice(); });
   const values = { allowed: tile('allowed', 'Allowed now', '/s'), denied: tile('denied', 'Denied now', '/s'), share: tile('denied', 'Denied share now', ''), degraded: tile('degraded', 'Degraded now', '/s'), keys: tile('', 'Rules that deny now', '') };
   const denied = timeChart('Denied and degraded', ['denied', 'shadow_denied', 'degraded'], { sync: 'overview' });
-  const allowed = timeChart('Allowed', ['allowed'], { height: 120, sync: 'overview' });
+  const allowed = timeChart('Allowed', ['allowed'], { height: 120, sync: 'overview', saysMarks: false });
   const health = healthFacts();
   const problem = el('div');
   const charts = panel('Requests per second', null, el('div', { class: 'stack' }, denied.element, allowed.element));
@@ -86,7 +86,7 @@ export function showOverview(main) {
         el('thead', {}, el('tr', {}, el('th', { scope: 'col' }, 'Client'), el('th', { scope: 'col' }, 'Rule'), el('th', { scope: 'col', class: 'number' }, 'Denied'))),
         el('tbody', {}, keys.map((key) => el('tr', {},
           el('th', { scope: 'row' }, keyLink(key.rule, key.key)),
-          el('td', {}, el('a', { href: link(['rules', key.rule]), class: 'small' }, key.rule)),
+          el('td', {}, ruleLink(key.rule)),
           el('td', { class: 'number' }, brief(key.denied)))))));
   }
 
