@@ -10,7 +10,7 @@ export function stateBadge() {
   return {
     element,
     show(text) {
-      const [kind, word] = KNOWN[text] ?? ['bad', text];
+      const [kind, word] = KNOWN[text] ?? ['bad', text.replaceAll('`', '')];
       element.className = `badge ${kind}`;
       element.textContent = word;
     },

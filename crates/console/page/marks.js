@@ -5,7 +5,7 @@ import { el, visible } from './dom.js';
 /** A mark in words. */
 export function markText({ version, by, override }) {
   if (!override) return `version ${version} of the rules by ${visible(by)}`;
-  return `${visible(override.text)} by ${visible(by)}`;
+  return `${visible(override.text.replaceAll('`', ''))} by ${visible(by)}`;
 }
 
 /** The marks in a legend; `show(marks)` shows the kinds that there are. */

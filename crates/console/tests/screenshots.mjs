@@ -9,7 +9,7 @@ const folder = process.argv[2];
 const WARM_UP = 280_000;
 
 const server = await startServer({ rules: [
-  { id: 'per-user', description: 'What a user of the API may send.', match: { path: ['/v1/**'] }, per: ['user_id'], missing: 'share', limit: '600/hour burst 30', tiers: { pro: '6000/minute' } },
+  { id: 'per-user', description: 'What a user of the API may send.', match: { path: ['/v1/**'] }, per: ['user_id'], missing: 'share', limit: '600/hour burst 30', tiers: { free: '300/hour burst 30', pro: '600/minute' } },
   { id: 'login', match: { path: ['/login'], method: ['POST'] }, per: ['ip'], missing: 'deny', limit: '10/minute' },
   { id: 'partner', match: { path: ['/partner/**'] }, per: ['api_key'], missing: 'deny', limit: '10/second' },
   { id: 'search-trial', description: 'To be enforced next week.', match: { path: ['/search'] }, per: ['ip'], missing: 'deny', limit: '5/second', mode: 'shadow' },
@@ -24,9 +24,9 @@ const load = (async () => {
     const checks = [];
     const add = (count, attributes) => { for (let each = 0; each < count; each += 1) checks.push({ attributes: attributes() }); };
     const wave = 1 + 0.4 * Math.sin(seconds / 9);
-    add(Math.round(14 * wave), () => ({ path: '/v1/orders', user_id: `user-${Math.floor(Math.random() * 2_000)}`, tier: pick(['free', 'free', 'pro']) }));
-    if (seconds > 150) add(Math.round(5 * wave), () => ({ path: '/v1/export', user_id: 'scraper-7' }));
-    if (seconds > 170) add(2, () => ({ path: '/v1/orders', user_id: pick(['batch-import', 'user-17']) }));
+    add(Math.round(14 * wave), () => ({ method: 'GET', path: '/v1/orders', user_id: `user-${Math.floor(Math.random() * 2_000)}`, tier: pick(['free', 'free', 'pro']) }));
+    if (seconds > 150) add(Math.round(5 * wave), () => ({ method: 'GET', path: `/v1/export/${Math.floor(Math.random() * 900)}`, ip: pick(['203.0.113.20', '203.0.113.21']), user_id: 'scraper-7', tier: 'pro' }));
+    if (seconds > 170) add(2, () => ({ method: 'POST', path: '/v1/orders', user_id: pick(['batch-import', 'user-17']), tier: 'free' }));
     add(3, () => ({ path: '/search', ip: pick(['203.0.113.8', '203.0.113.9', '198.51.100.4']) }));
     add(2, () => ({ path: '/partner/stock', api_key: pick(['sk_live_51Hc8T9uWxYzAbCdEfGh', 'sk_live_90QaPzMnBvCxLkJhGfDs']) }));
     if (Math.random() < 0.4) add(1, () => ({ path: '/login', method: 'POST', ip: pick(['203.0.113.7', '198.51.100.23', '198.51.100.24']) }));
@@ -40,6 +40,8 @@ await wait(WARM_UP * 0.7);
 const rule = (await server.call('GET', '/v1/rules/login')).body;
 await server.call('PUT', '/v1/rules/login', { ...rule, limit: '20/minute' });
 await server.call('POST', '/v1/rules/per-user/overrides', { key: 'batch-import', limit: '3000/minute', for: '4h', reason: 'month end, asked by billing' });
+await server.call('POST', '/v1/rules/login/overrides', { key: '198.51.100.77', limit: 'blocked', for: '24h', reason: 'guesses passwords' });
+await server.call('POST', '/v1/rules/per-user/overrides', { key: 'user-1406', limit: '1200/hour', for: '7d', reason: 'trial of the new plan' });
 await wait(WARM_UP * 0.3);
 
 const browser = await openBrowser();
@@ -48,6 +50,7 @@ const pages = [
   ['rule', '#/rules/per-user', 'light', 'a:has-text("scraper-7")'],
   ['edit', '#/rules/per-user/edit', 'light', '.lines'],
   ['client', '#/client?rule=per-user&a.user_id=scraper-7', 'light', '.verdict'],
+  ['overrides', '#/overrides', 'light', 'tbody a'],
   ['changes', '#/changes', 'light', '.timeline'],
   ['overview-dark', '#/', 'dark', 'a:has-text("scraper-7")'],
 ];
@@ -61,7 +64,8 @@ for (const [name, route, scheme, ready] of pages) {
     await page.locator('.problems li').first().waitFor();
   }
   if (name === 'changes') await page.locator('summary').first().click();
-  await page.waitForTimeout(2_500);
+  // The chart of a client begins when its page is opened.
+  await page.waitForTimeout(name === 'client' ? 45_000 : 2_500);
   await page.screenshot({ path: join(folder, `${name}.png`), fullPage: name !== 'edit' });
   await finish();
 }
