@@ -22,6 +22,13 @@ function color(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name.replace('_', '-')}`).trim();
 }
 
+/** The positions of numbers that have none next to them. */
+function alone(values) {
+  const isNone = (value) => value === null || value === undefined;
+  const found = values.flatMap((value, index) => (!isNone(value) && isNone(values[index - 1]) && isNone(values[index + 1]) ? [index] : []));
+  return found.length > 0 ? found : null;
+}
+
 /** A chart of the series with these names. `show(window, rule)` draws it. The newest mark is below it in words. */
 export function timeChart(title, names, { height = 150, sync, saysMarks = true } = {}) {
   const values = new Map(names.map((name) => [name, el('b', {}, '–')]));
@@ -68,7 +75,8 @@ export function timeChart(title, names, { height = 150, sync, saysMarks = true }
         width: 1.75,
         dash: DASHES[name],
         fill: names.length === 1 || name === 'denied' ? `${color(name)}29` : undefined,
-        points: { show: false },
+        // A single point between two gaps has no line.
+        points: { show: false, size: 4, fill: color(name), filter: (u, at) => alone(u.data[at]) },
       }))],
       hooks: { draw: [drawMarks], setCursor: [showValues] },
     };

@@ -1,6 +1,7 @@
 // What one client was allowed and denied, since its page was opened: the server keeps no series of single clients.
 
 import { timeChart } from './chart.js';
+import { el, put } from './dom.js';
 
 // The most points that are kept: an hour.
 const MOST = 720;
@@ -38,15 +39,18 @@ class ClientSeries {
 export function clientChart(step) {
   const series = new ClientSeries(step);
   const chart = timeChart('Requests of this client', ['denied', 'allowed'], { height: 130 });
+  const element = el('div', {}, el('p', { class: 'empty' }, 'The chart begins in a few seconds.'));
   return {
-    element: chart.element,
+    element,
     add(row, from) {
       const now = Date.now() / 1000;
       // Points are the same time apart, also if the page reads more often.
       if (now - series.newest() < 0.9 * step) return;
       const seconds = Math.max(10, Math.min(60, now - from));
       series.add(now, (row?.used ?? 0) / seconds, (row?.denied ?? 0) / seconds);
-      if (series.points.length > 1) chart.show(series);
+      if (series.points.length < 2) return;
+      if (!chart.element.isConnected) put(element, chart.element);
+      chart.show(series);
     },
     stop: chart.stop,
   };

@@ -16,11 +16,12 @@ const CONDITIONS = {
 export function verdict(decision, actions, times) {
   const isDenied = !decision.allowed;
   const word = isDenied ? 'Denied' : decision.delay > 0 ? `Allowed after ${span(decision.delay)}` : 'Allowed';
-  const wait = decision.retry_after === null ? 'Waiting does not help.' : `One such request is allowed in ${span(decision.retry_after)}${times > 1.15 ? '; what this client sends is not' : ''}.`;
+  const isTooMuch = times > 1.15;
+  const wait = decision.retry_after === null ? 'Waiting does not help.' : `One such request is allowed in ${span(decision.retry_after)}${isTooMuch ? '; what this client sends is not' : ''}.`;
   const why = isDenied
     ? [reasonSentence(decision.reason), ' ', decision.missing && `Missing: ${decision.missing.join(', ')}. `, wait]
-    : decision.rule ? [`${count(decision.remaining)} of ${count(decision.limit)} remain.`] : ['No rule applies to this request.'];
-  return el('div', { class: `verdict ${isDenied ? 'bad' : 'good'}`, role: 'status' },
+    : decision.rule ? [isTooMuch && 'One such request is allowed now; what this client sends is not. ', `${count(decision.remaining)} of ${count(decision.limit)} remain.`] : ['No rule applies to this request.'];
+  return el('div', { class: `verdict ${isDenied ? 'bad' : isTooMuch ? 'careful' : 'good'}`, role: 'status' },
     el('span', { class: 'word' }, word),
     el('span', {}, decision.rule && ['by ', el('a', { href: link(['rules', decision.rule]) }, decision.rule), '. '], why,
       decision.degraded && [' ', badge('careful', 'decided without the store')],

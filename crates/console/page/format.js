@@ -80,6 +80,11 @@ export function dateTime(at) {
   return text;
 }
 
+/** A text of the server, with its times in the zone of the reader. */
+export function withTimes(text) {
+  return text.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g, (time) => dateTime(time));
+}
+
 /** Unix seconds of a time in either form. */
 export function unix(at) {
   return typeof at === 'string' ? Date.parse(at) / 1000 : at;

@@ -6,8 +6,8 @@ import { reasonText } from './reasons.js';
 
 export const SOURCES = { limit: 'the limit of the rule', tier: 'its tier', override: 'an override in the rule', temporary: 'a temporary override' };
 
-/** The last decision as a list of facts. */
-export function lastDecision(last, rule) {
+/** The last decision as a list of facts; of several servers, with the one that made it. */
+export function lastDecision(last, rule, { hasSeveral = false } = {}) {
   const request = [last.method, last.path].filter(Boolean).map(visible).join(' ');
   const facts = [
     ['Decided', [last.allowed ? badge('good', 'allowed') : badge('bad', `denied: ${reasonText(last.reason)}`), ` ${clock(last.at)}, ${ago(last.at)}, by ${rule}`]],
@@ -18,7 +18,7 @@ export function lastDecision(last, rule) {
     last.grant && ['Granted', [el('b', {}, visible(last.grant.value)), ` from ${SOURCES[last.grant.from] ?? last.grant.from}`]],
     !last.allowed && ['Wait', last.retry_after === null ? 'waiting does not help' : `allowed again after ${span(last.retry_after)}`],
     last.cost !== 1 && ['Cost', count(last.cost)],
-    last.instance && ['Instance', el('span', { class: 'mono' }, last.instance)],
+    hasSeveral && last.instance && ['Instance', el('span', { class: 'mono' }, last.instance)],
   ].filter(Boolean);
   return el('dl', { class: 'facts' }, facts.map(([name, value]) => [el('dt', {}, name), el('dd', {}, value)]));
 }

@@ -1,11 +1,12 @@
 // Marks in charts: where the rules changed, and where a temporary override was set, changed or removed.
 
 import { el, visible } from './dom.js';
+import { withTimes } from './format.js';
 
 /** A mark in words. */
 export function markText({ version, by, override }) {
   if (!override) return `version ${version} of the rules by ${visible(by)}`;
-  return `${visible(override.text.replaceAll('`', ''))} by ${visible(by)}`;
+  return `${visible(withTimes(override.text.replaceAll('`', '')))} by ${visible(by)}`;
 }
 
 /** The marks in a legend; `show(marks)` shows the kinds that there are. */

@@ -81,7 +81,7 @@ const failures = await runTests('story', {
     const { page, signIn, finish } = await openPage(browser, server);
     await signIn(server.token);
     await page.waitForSelector('.badge:has-text("live")');
-    const denied = () => page.locator('tbody tr:has-text("per-user") td').nth(4).innerText();
+    const denied = () => page.locator('section[aria-label="Rules"] tbody tr:has-text("per-user") td').nth(4).innerText();
     const first = await denied();
     await until('the denials of the rule grow', async () => (await denied()) !== first);
     await until('the denied rate is above zero', async () => Number((await text(page, '.tile.denied .value')).replace(/[^\d.]/g, '')) > 0);

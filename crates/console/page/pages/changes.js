@@ -5,7 +5,7 @@ import { changeButton, whyRulesAreFixed } from '../buttons.js';
 import { openDialog } from '../dialog.js';
 import { unified } from '../diff.js';
 import { badge, el, notice, panel, prose, put, visible } from '../dom.js';
-import { ago, count, dateTime } from '../format.js';
+import { ago, count, dateTime, withTimes } from '../format.js';
 import { readStatus } from '../health.js';
 import { attempt, say } from '../messages.js';
 
@@ -34,7 +34,7 @@ export async function showChanges(main, chosen) {
         el('h3', {}, isVersion ? `Version ${row.version}` : 'Temporary override'), isVersion && isCurrent && badge('good', 'in force'),
         el('span', { class: 'small quiet' }, `${dateTime(row.at)}, ${ago(row.at)}, by `, el('b', {}, visible(row.by))),
         isVersion && !isCurrent && el('div', { class: 'actions' }, changeButton('Roll back to this…', attempt('Nothing was rolled back', () => preview(row.version)), { why: whyRulesAreFixed }))),
-      el('div', { class: 'change' }, prose(row.changes.slice(0, 8).map(visible).join(', ')), row.changes.length > 8 && ` and ${row.changes.length - 8} more`),
+      el('div', { class: 'change' }, prose(withTimes(row.changes.slice(0, 8).map(visible).join(', '))), row.changes.length > 8 && ` and ${row.changes.length - 8} more`),
       details);
   }
 

@@ -141,7 +141,7 @@ export async function showClient(main, parameters) {
     const cards = await Promise.all(applied.map((rule) => card(rule, deciding)));
     const last = answer.last ?? evidence?.last();
     put(parts.decision, verdict(answer.decision, actions, evidence?.times()));
-    put(parts.last, last && panel('Last decision', null, lastDecision(last, origin?.id ?? deciding?.rule)));
+    put(parts.last, last && panel('Last decision', null, lastDecision(last, origin?.id ?? deciding?.rule, { hasSeveral: status.instances > 1 })));
     put(parts.rules,
       applied.length > 0 && panel(applied.length === 1 ? 'The rule that applies' : `The ${applied.length} rules that apply`, null, cards, headerList(answer.headers)));
     put(parts.others, others.length > 0 && panel(`Rules that do not apply (${others.length})`, null,
