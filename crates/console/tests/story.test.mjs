@@ -1,7 +1,7 @@
 // From an alert to the undo, by mouse and by keyboard alone.
 
 import assert from 'node:assert/strict';
-import { openBrowser, openPage, runTests, until } from './browser.mjs';
+import { failedWith, openBrowser, openPage, runTests, until } from './browser.mjs';
 import { startLoad, startServer } from './server.mjs';
 
 const server = await startServer();
@@ -63,7 +63,7 @@ const failures = await runTests('story', {
     await page.click('text=Sign out');
     await page.reload();
     await page.waitForSelector('#token');
-    await finish();
+    await finish(failedWith(401));
   },
 
   async 'a code that does not work leaves the session that there is'() {
@@ -196,7 +196,7 @@ const failures = await runTests('story', {
     await page.locator('dialog button[type=submit]').click();
     await page.waitForSelector('dialog h2:has-text("Lift the limit?")');
     await page.keyboard.press('Enter');
-    assert.equal(await page.locator('dialog').count(), 1, 'Enter leads back to the first question');
+    await until('Enter leads back to the first question', async () => (await page.locator('dialog').count()) === 1);
     assert.deepEqual(await overrides(), []);
     await page.locator('dialog button[type=submit]').click();
     await page.locator('dialog button:text-is("Lift the limit")').click();
