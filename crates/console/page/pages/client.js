@@ -67,7 +67,7 @@ export async function showClient(main, parameters) {
 
   /** Explains the request in the form, or the last one of the client. */
   async function explain() {
-    if (origin) await follow(origin.id, key);
+    if (origin && !evidence) await follow(origin.id, key);
     const answer = await answered().catch((problem) => problem);
     list?.stop();
     if (answer instanceof Error) {
