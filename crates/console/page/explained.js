@@ -12,11 +12,14 @@ const CONDITIONS = {
   path: 'The path does not match', ip: 'The address does not match', when: 'Its condition does not hold', except: 'The request is excepted', missing: 'The request lacks an attribute',
 };
 
-/** The decision in a sentence, with what can be done about it. `times` is how many times too much the client sends. */
+/**
+ * The decision in a sentence, with what can be done about it. `times` is how many times too much the client sends: then
+ * it is not called allowed because a token came back just now.
+ */
 export function verdict(decision, actions, times) {
   const isDenied = !decision.allowed;
-  const word = isDenied ? 'Denied' : decision.delay > 0 ? `Allowed after ${span(decision.delay)}` : 'Allowed';
   const isTooMuch = times > 1.15;
+  const word = isDenied ? 'Denied' : isTooMuch ? 'Over its limit' : decision.delay > 0 ? `Allowed after ${span(decision.delay)}` : 'Allowed';
   const wait = decision.retry_after === null ? 'Waiting does not help.' : `One such request is allowed in ${span(decision.retry_after)}${isTooMuch ? '; what this client sends is not' : ''}.`;
   const why = isDenied
     ? [reasonSentence(decision.reason), ' ', decision.missing && `Missing: ${decision.missing.join(', ')}. `, wait]
