@@ -31,8 +31,8 @@ async function serveFrom(context, server, folder) {
  * A page on a server. `finish()` asserts that nothing left the server's origin, that no policy was violated, and
  * that nothing failed but what `expected` matches.
  */
-export async function openPage(browser, server, { width = 1440, height = 900, scheme = 'light', bypassCSP = false } = {}) {
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme, bypassCSP, reducedMotion: 'no-preference' });
+export async function openPage(browser, server, { width = 1440, height = 900, scale = 1, scheme = 'light', bypassCSP = false } = {}) {
+  const context = await browser.newContext({ viewport: { width, height }, deviceScaleFactor: scale, colorScheme: scheme, bypassCSP, reducedMotion: 'no-preference' });
   context.setDefaultTimeout(PATIENCE);
   if (process.env.CONSOLE_FILES) await serveFrom(context, server, process.env.CONSOLE_FILES);
   const page = await context.newPage();

@@ -7,6 +7,8 @@ import { startServer } from './server.mjs';
 const folder = process.argv[2];
 // How long the load runs before the first picture, in milliseconds.
 const WARM_UP = 280_000;
+// Smaller than on a screen, so that each has less than 200 KB.
+const SCALE = 0.85;
 
 const server = await startServer({ rules: [
   { id: 'per-user', description: 'What a user of the API may send.', match: { path: ['/v1/**'] }, per: ['user_id'], missing: 'share', limit: '600/hour burst 30', tiers: { free: '300/hour burst 30', pro: '600/minute' } },
@@ -36,13 +38,17 @@ const load = (async () => {
 })();
 
 const wait = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });
-await wait(WARM_UP * 0.7);
+const override = (rule, key, limit, lasts, reason) => server.call('POST', `/v1/rules/${rule}/overrides`, { key, limit, for: lasts, reason });
+await wait(WARM_UP * 0.2);
+await override('per-user', 'user-1406', '1200/hour', '7d', 'trial of the new plan');
+await wait(WARM_UP * 0.25);
+await override('login', '198.51.100.77', 'blocked', '24h', 'guesses passwords');
+await wait(WARM_UP * 0.25);
 const rule = (await server.call('GET', '/v1/rules/login')).body;
 await server.call('PUT', '/v1/rules/login', { ...rule, limit: '20/minute' });
-await server.call('POST', '/v1/rules/per-user/overrides', { key: 'batch-import', limit: '3000/minute', for: '4h', reason: 'month end, asked by billing' });
-await server.call('POST', '/v1/rules/login/overrides', { key: '198.51.100.77', limit: 'blocked', for: '24h', reason: 'guesses passwords' });
-await server.call('POST', '/v1/rules/per-user/overrides', { key: 'user-1406', limit: '1200/hour', for: '7d', reason: 'trial of the new plan' });
-await wait(WARM_UP * 0.3);
+await wait(WARM_UP * 0.15);
+await override('per-user', 'batch-import', '3000/minute', '4h', 'month end, asked by billing');
+await wait(WARM_UP * 0.15);
 
 const browser = await openBrowser();
 const pages = [
@@ -55,7 +61,7 @@ const pages = [
   ['overview-dark', '#/', 'dark', 'a:has-text("scraper-7")'],
 ];
 for (const [name, route, scheme, ready] of pages) {
-  const { page, signIn, finish } = await openPage(browser, server, { width: 1240, height: 760, scheme });
+  const { page, signIn, finish } = await openPage(browser, server, { width: 1240, height: 760, scale: SCALE, scheme });
   await signIn(server.token, route);
   await page.locator(ready).first().waitFor();
   if (name === 'edit') {
