@@ -66,7 +66,7 @@ fn every_alert_uses_documented_metrics_and_links_to_what_to_do() {
     let alerts = page(ALERTS);
     let expressions: String = alerts
         .lines()
-        .filter(|line| !line.contains("runbook:") && !line.contains("summary:"))
+        .filter(|line| !line.contains("runbook_url:") && !line.contains("summary:"))
         .collect();
     let metrics = metrics_in(&expressions);
     assert!(metrics.len() > 10, "{metrics:?}");
@@ -77,14 +77,15 @@ fn every_alert_uses_documented_metrics_and_links_to_what_to_do() {
         .filter_map(|line| line.trim().strip_prefix("- alert: "))
         .collect();
     for name in &names {
-        let link = format!("runbook: docs/guides/operating.md#{}", name.to_lowercase());
+        let anchor = name.to_lowercase();
+        let link = format!("runbook_url: docs/guides/operating.md#{anchor}\n");
         assert!(alerts.contains(&link), "{name}");
         assert!(guide.contains(&format!("### {name}\n")), "{name}");
         let tests = page("packaging/prometheus/alerts_test.yaml");
         let fires = format!("alertname: {name}\n        exp_alerts:");
         assert!(tests.contains(&fires), "no test makes {name} fire");
     }
-    let links = alerts.matches("runbook: ").count();
+    let links = alerts.matches("runbook_url: ").count();
     assert_eq!(links, names.len());
 }
 
