@@ -28,6 +28,7 @@ fn pages() -> Vec<(String, String)> {
         "CONTRIBUTING.md",
         "SECURITY.md",
         "docs/comparison.md",
+        "charts/tidegate/README.md",
     ];
     let mut pages = Vec::from(top.map(|name| (name.to_owned(), page(name))));
     for folder in ["docs/guides", "docs/reference", "docs/decisions"] {
