@@ -20,6 +20,7 @@ import yaml
 import definitions
 import pod_security
 import running_pod
+import started
 
 ROOT = definitions.ROOT
 CHART = ROOT / "charts/tidegate"
@@ -125,6 +126,13 @@ def check_values(checks, chart):
     walk_schema(schema, "")
 
 
+def has_nothing(value):
+    """Whether a part of an object is null, as after a heading of a template that has nothing below it."""
+    if isinstance(value, (dict, list)):
+        return any(map(has_nothing, value.values() if isinstance(value, dict) else value))
+    return value is None
+
+
 def check_objects(checks, name, objects, versions):
     """Valid for Kubernetes, and consistent with each other."""
     names = set()
@@ -137,6 +145,7 @@ def check_objects(checks, name, objects, versions):
         label = f"{name}: {document['kind']} {document['metadata']['name']}"
         checks.that((document["kind"], document["metadata"]["name"]) not in names, f"{label} is there twice")
         names.add((document["kind"], document["metadata"]["name"]))
+        checks.that(not has_nothing(document), f"{label} has a key without a value")
         if document["kind"] not in CUSTOM:
             for version in versions:
                 try:
@@ -268,12 +277,20 @@ def check_notes(checks, helm, chart):
         checks.that(words not in closed, f"40-everything: NOTES.txt says `{words}`")
 
 
+def check_starts(checks, servers, program, folder):
+    pair = started.certificate(folder)
+    with ThreadPoolExecutor(4) as pool:
+        problems = pool.map(lambda item: started.problem(item[1], program, folder / "started" / item[0], pair), servers.items())
+        for name, problem in zip(servers, problems):
+            checks.that(problem is None, f"{name}: the server does not start: {problem}")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--helm", required=True)
     parser.add_argument("--promtool", required=True)
     parser.add_argument("--program", help="the program tidegate")
-    parser.add_argument("--pod", action="store_true")
+    parser.add_argument("--pod", action="store_true", help="start the rendered servers, and run a pod")
     options = parser.parse_args()
     checks = Checks()
     versions = [OLDEST, kubernetes_validate.latest_version()]
@@ -289,11 +306,13 @@ def main():
         with ThreadPoolExecutor(4) as pool:
             rendered = list(pool.map(lambda file: template(options.helm, chart, file), files))
             linted = list(pool.map(lambda file: run(options.helm, "lint", "--strict", "--quiet", str(chart), "--values", str(file), "--set", IMAGE), files))
+        servers = {}
         for file, result, lint in zip(files, rendered, linted):
             checks.that(lint.returncode == 0, f"{file.stem}: helm lint: {lint.stdout}{lint.stderr}")
             checks.that(result.returncode == 0, f"{file.stem} does not render: {result.stderr}")
             if result.returncode == 0:
                 objects = documents(result.stdout)
+                servers[file.stem] = objects
                 server = check_objects(checks, file.stem, objects, versions)
                 check_monitoring(checks, file.stem, objects, options.promtool)
                 rules = validated(objects, options.program) if options.program else None
@@ -309,6 +328,9 @@ def main():
         print(f"chart: {len(files)} sets of values are valid for Kubernetes {' and '.join(versions)}, {refused} are refused")
         if not options.program:
             print("skipped: rendered rules are not validated, because there is no program; build tidegate, or set TIDEGATE_PROGRAM")
+        if options.pod and options.program:
+            check_starts(checks, servers, options.program, folder)
+            print(f"the servers of {len(servers)} sets were started with their rendered settings")
         if options.pod:
             objects = documents(template(options.helm, chart, TESTS / "pod.yaml").stdout)
             problem = running_pod.try_pod(objects, options.program, folder)

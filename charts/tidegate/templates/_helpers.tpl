@@ -177,3 +177,32 @@ tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
+
+{{/* The volumes of a server, but for the data directory with persistence. */}}
+{{- define "tidegate.volumes" -}}
+{{- if not .Values.persistence.enabled }}
+- name: data
+  emptyDir: {}
+{{- end }}
+{{- with include "tidegate.rulesConfigMap" . }}
+- name: rules
+  configMap:
+    name: {{ . }}
+{{- end }}
+{{- if include "tidegate.configFile" . }}
+- name: config
+  configMap:
+    name: {{ include "tidegate.fullname" . }}-config
+{{- end }}
+{{- range $name, $secret := dict "redis" .Values.redis.existingSecret "redis-tls" .Values.redis.tls.existingSecret "tls" .Values.tls.existingSecret "tokens" .Values.tokens.existingSecret }}
+{{- if $secret }}
+- name: {{ $name }}
+  secret:
+    secretName: {{ $secret }}
+    defaultMode: 0440
+{{- end }}
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{- toYaml . | nindent 0 }}
+{{- end }}
+{{- end -}}
