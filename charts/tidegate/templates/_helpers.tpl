@@ -72,6 +72,7 @@ app.kubernetes.io/component: server
 {{/* The protocol of a port for meshes and gateways. None for the Redis protocol over TLS, which has no name. */}}
 {{- define "tidegate.appProtocol" -}}
 {{- $tls := .root.Values.tls.existingSecret -}}
+{{- if eq .name "gateway" }}{{ $tls = or $tls .root.Values.config.gateway_tls_cert }}{{ end -}}
 {{- if eq .name "resp" -}}
 {{- if not $tls }}redis{{ end -}}
 {{- else if $tls -}}

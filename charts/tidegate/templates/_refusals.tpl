@@ -35,6 +35,10 @@ tls_client_ca: tls.clientCaKey
 {{- $problems = append $problems (printf "autoscaling.minReplicas is %d, above autoscaling.maxReplicas, which is %d" (int $values.autoscaling.minReplicas) (int $values.autoscaling.maxReplicas)) -}}
 {{- end -}}
 
+{{- if and $values.autoscaling.enabled (not (dig "requests" "cpu" "" $values.resources)) -}}
+{{- $problems = append $problems "autoscaling without resources.requests.cpu: the load is measured against it" -}}
+{{- end -}}
+
 {{- if and (gt $replicas 1) (not $values.redis.url) -}}
 {{- if not $values.allowUnshared -}}
 {{- $problems = append $problems (printf "%d replicas without Redis: each would grant the whole limit; set redis.url, or replicaCount: 1, or allowUnshared: true if that is what you want" $replicas) -}}
@@ -58,7 +62,7 @@ tls_client_ca: tls.clientCaKey
 {{- end -}}
 {{- end -}}
 
-{{- if regexMatch "^[a-z+]+://[^/@]*:[^/@]*@" $values.redis.url -}}
+{{- if regexMatch "^[a-z+]+://[^@]*:[^@]*@" $values.redis.url -}}
 {{- $problems = append $problems "redis.url has a password: put it into a Secret, and name that in redis.existingSecret" -}}
 {{- end -}}
 {{- if not $values.redis.url -}}
@@ -90,10 +94,11 @@ tls_client_ca: tls.clientCaKey
 {{- $problems = append $problems "tokens.existingSecret is set, but tokens.list is empty" -}}
 {{- end -}}
 {{- range concat $values.tokens.list ($values.config.tokens | default list) -}}
-{{- if has .name $names -}}
-{{- $problems = append $problems (printf "two tokens have the name `%s`" .name) -}}
+{{- $name := toString .name -}}
+{{- if has $name $names -}}
+{{- $problems = append $problems (printf "two tokens have the name `%s`" $name) -}}
 {{- end -}}
-{{- $names = append $names .name -}}
+{{- $names = append $names $name -}}
 {{- end -}}
 {{- end -}}
 
