@@ -34,7 +34,7 @@ kubernetes_validate.utils.schema_contents = functools.cache(kubernetes_validate.
 
 
 class Checks:
-    """Counts what was checked, and keeps what failed."""
+    """Prints and keeps what failed."""
 
     def __init__(self):
         self.failures = []
@@ -325,7 +325,8 @@ def main():
         if options.program:
             check_hook(checks, options.helm, chart, options.program)
         check_notes(checks, options.helm, chart)
-        print(f"chart: {len(files)} sets of values are valid for Kubernetes {' and '.join(versions)}, {refused} are refused")
+        if not checks.failures:
+            print(f"chart: {len(files)} sets of values are valid for Kubernetes {' and '.join(versions)}, {refused} are refused")
         if not options.program:
             print("skipped: rendered rules are not validated, because there is no program; build tidegate, or set TIDEGATE_PROGRAM")
         if options.pod and options.program:
