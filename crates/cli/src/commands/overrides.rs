@@ -78,7 +78,11 @@ fn put(
     output::print_either(args.server.json, &reply.body, || {
         let [key, limit, end] =
             ["key", "limit", "expires_at"].map(|name| plain(&text_of(&reply.body, name)));
-        format!("{key} gets {limit} of {rule} until {end}\n")
+        let rule = plain(rule);
+        match limit.as_str() {
+            "blocked" | "unlimited" => format!("{key} is {limit} under {rule} until {end}\n"),
+            _ => format!("{key} gets {limit} under {rule} until {end}\n"),
+        }
     })?;
     Ok(Answer::Yes)
 }

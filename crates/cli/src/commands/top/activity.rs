@@ -158,16 +158,24 @@ pub(super) struct ShownKey {
 pub(super) struct ShownKeys {
     pub(super) keys: Vec<ShownKey>,
     pub(super) distinct_denied: Option<u64>,
+    /// The standard error of that, as a part of it; `None` if there may be more.
+    pub(super) distinct_error: Option<f64>,
     /// Whether other rules are counted with it, because it has no room of its own.
     pub(super) is_shared: bool,
 }
 
 impl ShownKeys {
-    /// A summary of the numbers: `, about 12 keys denied`.
+    /// A summary of the numbers: `, 12 keys denied`, `, about 1,200 keys denied`.
     pub(super) fn about(&self) -> String {
         let distinct = self.distinct_denied;
         let mut text = distinct.map_or_else(String::new, |distinct| {
-            format!(", about {} keys denied", grouped(distinct))
+            let how = match self.distinct_error {
+                None => "at least ",
+                Some(error) if error > 0.0 => "about ",
+                Some(_) => "",
+            };
+            let keys = if distinct == 1 { "key" } else { "keys" };
+            format!(", {how}{} {keys} denied", grouped(distinct))
         });
         if self.is_shared {
             text.push_str(", together with other rules");
@@ -193,6 +201,7 @@ impl ShownKeys {
         Self {
             keys: keys.map(key).collect(),
             distinct_denied: value["distinct_denied"].as_u64(),
+            distinct_error: value["distinct_error"].as_f64(),
             is_shared: value["shared"] == true,
         }
     }

@@ -359,7 +359,7 @@ fn an_override_is_given_listed_and_removed() {
     let line = "override per-ip 10.0.0.0/8 unlimited --for 2h --reason load-test";
     let (given, asked) = run(line, "", &[("201 Created", one)]);
     assert_eq!(given.code, Some(0), "{}", given.whole());
-    let said = "10.0.0.0/8 gets unlimited of per-ip until 2026-11-17T12:00:00Z\n";
+    let said = "10.0.0.0/8 is unlimited under per-ip until 2026-11-17T12:00:00Z\n";
     assert_eq!(given.stdout, said);
     let (head, body) = asked[0].split_once("\r\n\r\n").unwrap();
     assert!(

@@ -34,7 +34,7 @@ fn keys() -> Value {
         "lower": denied - denied / 100, "upper": denied, "last_seen": 1_794_769_998})
     };
     json!({"keys": [key("<img src=x onerror=alert(1)>", 12_345), key("\u{1b}[2J\u{202e}evil", 99),
-                    key("u1", 7)], "distinct_denied": 4_321, "instances": []})
+                    key("u1", 7)], "distinct_denied": 4_321, "distinct_error": 0.016, "instances": []})
 }
 
 fn wanted() -> TopQuestion {
