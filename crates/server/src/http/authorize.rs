@@ -5,7 +5,7 @@
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -50,7 +50,11 @@ enum Trust {
 
 /// Decides requests on behalf of proxies.
 #[derive(Clone)]
-pub(crate) struct Authorize(RateLimit<Allowed>);
+pub(crate) struct Authorize {
+    limited: RateLimit<Allowed>,
+    /// Logs once that a proxy does not say which path it is about.
+    without_path: Arc<Once>,
+}
 
 /// The service behind the limits: a request that gets here is allowed.
 #[derive(Clone)]
@@ -104,7 +108,10 @@ impl Authorize {
                 let identity = Arc::clone(&waiting.identity);
                 async move { identity.next_keys().await }
             });
-        Self(limits.layer(Allowed))
+        Self {
+            limited: limits.layer(Allowed),
+            without_path: Arc::new(Once::new()),
+        }
     }
 
     /// Answers a proxy: 200, or the status of the denial, or the `deny_status` that it asks for instead.
@@ -132,6 +139,13 @@ impl Authorize {
         if trust != Trust::Untrusted {
             original = Original::of(&parts.headers, decider.identity.forwarded_header())?;
             check(decider, &original, &rules)?;
+            if original.path.is_none() {
+                self.without_path.call_once(|| {
+                    tracing::warn!(
+                        "a trusted proxy asked /v1/authorize without X-Forwarded-Uri or X-Original-URI: rules with a `path` do not apply to such requests"
+                    );
+                });
+            }
         }
         let mut request = Request::from_parts(parts, ());
         request.extensions_mut().insert(rules);
@@ -139,7 +153,7 @@ impl Authorize {
         if trust == Trust::ByToken {
             request.extensions_mut().insert(trust);
         }
-        let Ok(reply) = self.0.clone().oneshot(request).await;
+        let Ok(reply) = self.limited.clone().oneshot(request).await;
         let (head, body) = reply.into_parts();
         let Ok(body) = body.collect().await;
         Ok(Response::from_parts(head, Full::from(body.to_bytes())))

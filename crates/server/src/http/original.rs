@@ -4,8 +4,6 @@
 //! A proxy writes one header for each fact and passes on what its client sent for the others. If two of them
 //! differ, either may be the client's, and the request is refused.
 
-use std::sync::Once;
-
 use http::header::FORWARDED;
 use http::{HeaderMap, HeaderValue};
 use tidegate::address;
@@ -17,8 +15,6 @@ const METHOD: [&str; 2] = ["x-forwarded-method", "x-original-method"];
 const URI: [&str; 3] = ["x-forwarded-uri", "x-original-uri", "x-original-url"];
 const HOST: &str = "x-forwarded-host";
 const ADDRESS: [&str; 2] = ["x-forwarded-for", "forwarded"];
-
-static NO_URI: Once = Once::new();
 
 /// Whether a request has a header in which proxies describe another.
 pub(super) fn describes_another(headers: &HeaderMap) -> bool {
@@ -78,11 +74,6 @@ impl Original {
             }
         }
         let Some(target) = target else {
-            NO_URI.call_once(|| {
-                tracing::warn!(
-                    "a trusted proxy asked /v1/authorize without X-Forwarded-Uri or X-Original-URI: rules with a `path` do not apply to such requests"
-                );
-            });
             return Ok(());
         };
         let (path, query) = match target.split_once('?') {
