@@ -15,8 +15,10 @@ const MOST_OF_CLIENT: usize = 10;
 
 /// The most samples of a client, and of a rule's requests without a client, that are taken in a second.
 pub(crate) const CLIENT_EACH_SECOND: u8 = 10;
-/// The most samples that are taken of all rules in a second, and the most decisions of known clients.
-pub(crate) const ALL_EACH_SECOND: u32 = 100;
+/// The most samples that are taken of all rules in a second.
+pub(crate) const SAMPLES_EACH_SECOND: u32 = 100;
+/// The most last requests of known clients that are renewed in a second, other than by samples.
+pub(crate) const RENEWALS_EACH_SECOND: u32 = 25;
 
 /// An attribute of a request: its value as it may be shown and, if that is not the value itself, the value. The value
 /// stays in the memory of this process.

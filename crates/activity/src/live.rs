@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::budget::MemoryBudget;
 use crate::counts::OutcomeCounts;
 use crate::coverage::Coverage;
-use crate::evidence::{ALL_EACH_SECOND, ShowRequests};
+use crate::evidence::{RENEWALS_EACH_SECOND, SAMPLES_EACH_SECOND, ShowRequests};
 use crate::part::{ActivityPart, RulePart};
 use crate::room::{self, KnownRule};
 use crate::rule::{Common, RuleActivity};
@@ -83,8 +83,8 @@ impl LiveActivity {
         let common = Arc::new(Common {
             hasher: SeededHasher::new(),
             now: AtomicU32::new(seconds(now)),
-            samples_left: AtomicU32::new(ALL_EACH_SECOND),
-            renewals_left: AtomicU32::new(ALL_EACH_SECOND),
+            samples_left: AtomicU32::new(SAMPLES_EACH_SECOND),
+            renewals_left: AtomicU32::new(RENEWALS_EACH_SECOND),
             keys: KeyTracker::new(shards, &budget),
             budget,
             shards,

@@ -7,7 +7,9 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use crate::budget::MemoryBudget;
-use crate::evidence::{ALL_EACH_SECOND, CLIENT_EACH_SECOND, DeniedSamples};
+use crate::evidence::{
+    CLIENT_EACH_SECOND, DeniedSamples, RENEWALS_EACH_SECOND, SAMPLES_EACH_SECOND,
+};
 use crate::names::KeyWithName;
 use crate::seeded_hasher::SeededHasher;
 use crate::seen_request::{SeenClient, SeenRequest};
@@ -53,8 +55,10 @@ impl Common {
     /// Sets the current time. Each second has its own samples and renewals.
     pub(crate) fn set_time(&self, now: u32) {
         if self.now.swap(now, Ordering::Relaxed) != now {
-            self.samples_left.store(ALL_EACH_SECOND, Ordering::Relaxed);
-            self.renewals_left.store(ALL_EACH_SECOND, Ordering::Relaxed);
+            self.samples_left
+                .store(SAMPLES_EACH_SECOND, Ordering::Relaxed);
+            self.renewals_left
+                .store(RENEWALS_EACH_SECOND, Ordering::Relaxed);
         }
     }
 }
@@ -156,10 +160,10 @@ impl RuleActivity {
         client: &impl SeenClient,
     ) {
         let common = &*self.common;
-        let is_new = worth.is_name && !keys.has_name(key.hash);
-        let is_last =
-            is_new || ((worth.is_name || worth.is_last) && take_one(&common.renewals_left));
         let is_sample = worth.is_sample && !client.is_shadow() && take_one(&common.samples_left);
+        let is_new = || worth.is_name && !keys.has_name(key.hash);
+        let is_last = (worth.is_name || worth.is_last)
+            && (is_sample || is_new() || take_one(&common.renewals_left));
         if !is_last && !is_sample {
             return;
         }
