@@ -143,7 +143,7 @@ mod tests {
     fn every_documented_line_is_understood() {
         let lines = [
             "tidegate serve",
-            "tidegate serve --config c --rules r --http a --grpc off --resp a --gateway a \
+            "tidegate serve --config c --rules r --http a --admin a --grpc off --resp a --gateway a \
              --upstream u --redis r --data-dir d --trust-timestamps --log-format json --log-level debug",
             "tidegate check --attr path=/users --attr ip=1.2.3.4 --cost 2 --server http://x --token t",
             "tidegate check --attr user_id=u --timestamp 1794770000.25 --json",

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use serde_json::Value;
-use settings::{base_url, bearer, is_loopback, made_token, roots_in, why_no_token};
+use settings::{base_url, bearer, is_loopback, local_server, roots_in, why_no_token};
 use ureq::http::{HeaderValue, Method, Request, Response, header};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body, Proxy};
@@ -33,6 +33,8 @@ pub(crate) struct ApiClient {
     pub(crate) server: String,
     /// Where calls are sent.
     pub(crate) base: String,
+    /// Where services send checks: not the admin listener of a server on this machine.
+    pub(crate) checks: String,
     token: Option<HeaderValue>,
     /// Why there is no token, if there is none.
     no_token: String,
@@ -63,14 +65,14 @@ impl ApiClient {
     pub(crate) fn new(args: &ServerArgs) -> anyhow::Result<Self> {
         let server = base_url(&args.server)?;
         let given = args.token.clone().filter(|token| !token.trim().is_empty());
-        let (base, token) = match given {
-            Some(token) => (server.clone(), Some(token)),
-            None => match made_token(&server, Path::new(&args.data_dir)) {
-                Some(made) => (made.base, Some(made.token)),
-                None => (server.clone(), None),
-            },
+        let local = local_server(&server, Path::new(&args.data_dir));
+        let made = local.as_ref().and_then(|local| local.token.clone());
+        let is_made = given.is_none() && made.is_some();
+        let (base, checks) = match local {
+            Some(local) if is_made || local.has_admin => (local.api, local.checks),
+            _ => (server.clone(), server.clone()),
         };
-        let token = token.as_deref().map(bearer).transpose()?;
+        let token = given.or(made).as_deref().map(bearer).transpose()?;
         let no_token = why_no_token(&server, Path::new(&args.data_dir));
         let roots = args.ca_file.as_deref().map(roots_in).transpose()?;
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -98,6 +100,7 @@ impl ApiClient {
             agent: config.new_agent(),
             server,
             base,
+            checks,
             token,
             no_token,
         })

@@ -82,6 +82,8 @@ impl<'a> PresentedToken<'a> {
 pub(crate) enum CallScope {
     /// Every caller, with or without a token.
     Open,
+    /// Every caller: whether the process runs, and whether it is ready.
+    Probe,
     /// Tokens with `check`. With no token configured, every caller except the pages of other sites.
     Check,
     /// Tokens with `check`, for a call that moves limits for all clients: with no token configured, it needs the
@@ -162,7 +164,7 @@ impl Access {
     /// Allows a call of the API.
     pub(crate) fn may_call(&self, scope: CallScope, parts: &Parts) -> Result<Caller, HttpProblem> {
         match scope {
-            CallScope::Open => Ok(Caller::default()),
+            CallScope::Open | CallScope::Probe => Ok(Caller::default()),
             CallScope::Check => {
                 self.may_check(parts)?;
                 Ok(Caller::default())

@@ -123,7 +123,10 @@ impl FileDescriptors {
         let wide = |number: usize| number as u64;
         let needs = Needs {
             threads: std::thread::available_parallelism().map_or(1, |cores| wide(cores.get())) + 1,
-            front_ends: 1 + u64::from(config.grpc.is_some()) + u64::from(config.resp.is_some()),
+            front_ends: 1
+                + u64::from(config.admin.is_some())
+                + u64::from(config.grpc.is_some())
+                + u64::from(config.resp.is_some()),
             upstreams: gateway.map(|gateway| {
                 let routes = gateway.routes.iter();
                 routes.map(|route| wide(route.upstreams.len())).sum()

@@ -10,6 +10,7 @@ use tidegate_listen::{Drain, Exchanges, ListenSettings};
 use tokio::net::TcpListener;
 
 use crate::config::Config;
+use crate::http::{Api, ServedCalls};
 use crate::open::Service;
 use crate::{grpc, http, resp};
 
@@ -25,12 +26,23 @@ pub(crate) struct ServedFrontEnd {
     pub(crate) serve: for<'s> fn(&'s Service, TcpListener, Drain) -> BoxFuture<'s, ()>,
 }
 
-pub(crate) static FRONT_ENDS: [ServedFrontEnd; 4] = [
+pub(crate) static FRONT_ENDS: [ServedFrontEnd; 5] = [
     ServedFrontEnd {
         name: "http",
         flag: "--http",
         address: |config| Some(config.http),
-        serve: |service, listener, drain| Box::pin(serve_http(service, listener, drain)),
+        serve: |service, listener, drain| {
+            let calls = service.calls_on_http;
+            Box::pin(serve_http(service, listener, calls, drain))
+        },
+    },
+    ServedFrontEnd {
+        name: "admin",
+        flag: "--admin",
+        address: |config| config.admin,
+        serve: |service, listener, drain| {
+            Box::pin(serve_http(service, listener, ServedCalls::All, drain))
+        },
     },
     ServedFrontEnd {
         name: "grpc",
@@ -52,10 +64,11 @@ pub(crate) static FRONT_ENDS: [ServedFrontEnd; 4] = [
     },
 ];
 
-async fn serve_http(service: &Service, listener: TcpListener, drain: Drain) {
+async fn serve_http(service: &Service, listener: TcpListener, calls: ServedCalls, drain: Drain) {
     let exchanges = service.admin.sinks.exchanges(FrontEnd::Http);
     let settings = listening(service, Some(exchanges));
-    http::serve(listener, Arc::clone(&service.admin), settings, drain).await;
+    let api = Api::new(Arc::clone(&service.admin), calls);
+    http::serve(listener, api, settings, drain).await;
 }
 
 async fn serve_grpc(service: &Service, listener: TcpListener, drain: Drain) {

@@ -19,6 +19,7 @@ use crate::admin_token;
 use crate::config::{Config, TlsFiles};
 use crate::data_dir::{DataDir, DataDirError, LockedDir, running};
 use crate::file_descriptors::FileDescriptors;
+use crate::http::ServedCalls;
 use crate::identity_warnings::identity_warnings;
 use crate::kept_counters::{self, KeptCounters};
 use crate::kept_instances;
@@ -42,6 +43,8 @@ pub struct Service {
     pub(crate) admin: Arc<Admin>,
     /// Settings of connections that all front ends share.
     pub(crate) settings: ListenSettings,
+    /// What is called on the HTTP port.
+    pub(crate) calls_on_http: ServedCalls,
     /// How gRPC is served; it may require client certificates.
     pub(crate) grpc_tls: Option<Tls>,
     pub(crate) gateway_tls: Option<Tls>,
@@ -138,6 +141,10 @@ impl Service {
         Ok(Self {
             admin: Arc::new(admin),
             settings,
+            calls_on_http: match config.admin {
+                Some(_) => ServedCalls::OfServices,
+                None => ServedCalls::All,
+            },
             grpc_tls,
             gateway_tls,
             threads,
@@ -152,7 +159,7 @@ impl Service {
 
 /// Warns about addresses that other machines reach without a token.
 fn warn_if_open(config: &Config) {
-    let addresses = [Some(config.http), config.grpc, config.resp];
+    let addresses = [Some(config.http), config.admin, config.grpc, config.resp];
     let addresses = addresses.into_iter().flatten();
     for address in addresses.filter(|address| !address.ip().is_loopback()) {
         if config.tokens.is_empty() {

@@ -10,6 +10,8 @@ use crate::{ClientReply, HttpClient, ServerLog};
 pub struct TestServer {
     /// The HTTP API.
     pub address: SocketAddr,
+    /// The listener of the whole API, if there is one besides that of services.
+    pub admin: Option<SocketAddr>,
     /// gRPC, if it is served.
     pub grpc: Option<SocketAddr>,
     /// The Redis protocol, if it is served.
@@ -36,6 +38,7 @@ impl TestServer {
         };
         Self {
             address: find("http").unwrap(),
+            admin: find("admin"),
             grpc: find("grpc"),
             resp: find("resp"),
             gateway: find("gateway"),

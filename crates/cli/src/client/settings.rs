@@ -1,5 +1,6 @@
 //! The settings of a client: an address, a token, certificates. Each is checked before it is used.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -33,27 +34,38 @@ pub(super) fn is_loopback(server: &str) -> bool {
     host == "localhost" || address.is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
 }
 
-/// The token of a server on this machine, and where that server is reached for certain.
-pub(super) struct MadeToken {
-    pub(super) token: String,
-    pub(super) base: String,
+/// A server on this machine.
+pub(super) struct LocalServer {
+    /// Where it answers all calls.
+    pub(super) api: String,
+    /// Where services ask it.
+    pub(super) checks: String,
+    pub(super) has_admin: bool,
+    /// The token that it made, if it did.
+    pub(super) token: Option<String>,
 }
 
-/// The token that the server at this address made, if it runs on this machine on that data directory.
-pub(super) fn made_token(server: &str, directory: &Path) -> Option<MadeToken> {
+/// The server at this address, if it runs on this machine on that data directory, and where it is reached for
+/// certain.
+pub(super) fn local_server(server: &str, directory: &Path) -> Option<LocalServer> {
     let uri = ureq::http::Uri::try_from(server).ok()?;
     let is_plain = uri.scheme_str() == Some("http");
     let port = uri.port_u16().unwrap_or(if is_plain { 80 } else { 443 });
-    let host = uri.host()?.trim_start_matches('[').trim_end_matches(']');
-    let address = RunningServer::find(directory)?.at(host, port)?;
-    let token = RunningServer::token(directory)?;
+    let host = uri.host()?;
+    let running = RunningServer::find(directory)?;
+    let reached = running.at(host.trim_start_matches('[').trim_end_matches(']'), port)?;
+    let path = uri.path().trim_end_matches('/');
     // With a certificate the name is safe to use; without one, only the address cannot be taken by another program.
-    let base = if is_plain {
-        format!("http://{address}{}", uri.path().trim_end_matches('/'))
-    } else {
-        server.to_owned()
+    let base = |address: SocketAddr| match is_plain {
+        true => format!("http://{address}{path}"),
+        false => format!("https://{host}:{}{path}", address.port()),
     };
-    Some(MadeToken { token, base })
+    Some(LocalServer {
+        api: base(reached.api),
+        checks: base(reached.checks),
+        has_admin: running.has_admin(),
+        token: RunningServer::token(directory),
+    })
 }
 
 /// Why there is no token for a server, if none was given and [`made_token`] found none, and what to use.

@@ -61,7 +61,7 @@ impl ServerProcess {
         };
         let mut addresses = vec![http];
         let has = |text: &str| command.get_args().any(|argument| argument == text);
-        let others = [!has("off"), has("--resp"), has("--gateway")];
+        let others = [has("--admin"), !has("off"), has("--resp"), has("--gateway")];
         for _ in others.into_iter().filter(|is_served| *is_served) {
             let mut line = String::new();
             stdout.read_line(&mut line).unwrap();

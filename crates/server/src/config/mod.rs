@@ -40,6 +40,8 @@ pub use crate::otlp::OtlpSettings;
 pub struct Config {
     /// Where HTTP is served.
     pub http: SocketAddr,
+    /// Where the whole API is served, if it has a listener of its own.
+    pub admin: Option<SocketAddr>,
     /// Where gRPC is served, if it is.
     pub grpc: Option<SocketAddr>,
     /// Where the Redis protocol is served, if it is.

@@ -48,6 +48,7 @@ pub(super) fn config(
     let encoded_slashes = word(&fields, "encoded_slashes", &SLASHES, problems);
 
     let http = setting(&fields, "http", listen_address, problems);
+    let admin = fields.parsed("admin", listen_address, problems);
     let grpc = setting(&fields, "grpc", address_or_off, problems);
     let resp = fields.parsed("resp", listen_address, problems);
     let throttle_on_store_failure = word(&fields, THROTTLE, &ON_STORE_FAILURE, problems);
@@ -102,6 +103,7 @@ pub(super) fn config(
 
     Some(Config {
         http: http?,
+        admin,
         grpc: grpc?,
         resp,
         gateway,

@@ -90,8 +90,9 @@ const fn flag(value: &'static str, key: Key) -> Setting {
 
 /// All settings, in the order of the reference page.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 67] = [
+pub static SETTINGS: [Setting; 68] = [
     flag("ADDR", Key::new("http", ADDRESS, "where HTTP is served").or("127.0.0.1:8080")),
+    flag("ADDR", Key::new("admin", ADDRESS, "where the whole HTTP API is served with the console and the metrics, so that `http` has only what services and probes call; off if not set")),
     flag("ADDR|off", Key::new("grpc", Kind::Any(&[OFF, ADDRESS]), "where gRPC is served, or `off`").or("127.0.0.1:8081")),
     flag("ADDR", Key::new("resp", ADDRESS, "where the Redis protocol is served; off if not set")),
     variable(Key::new("throttle_on_store_failure", Kind::Words(&["local", "allow", "deny"]), "what CL.THROTTLE does while Redis cannot answer").or("local")),

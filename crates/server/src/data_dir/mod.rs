@@ -33,7 +33,7 @@ pub use directory::DataDir;
 pub use error::DataDirError;
 pub use locked::LockedDir;
 pub use made_token::MadeTokenError;
-pub use running::RunningServer;
+pub use running::{ReachedServer, RunningServer};
 pub use scan::Warning;
 pub use version::{BadVersion, NewVersion, Row, RulesVersion};
 pub(crate) use version::{checksum, is_sealed, seal};

@@ -75,7 +75,9 @@ impl ArrivingBody {
             return Ok(HeldBody::new(first, None));
         }
         let pool = match scope {
-            CallScope::Open | CallScope::Check | CallScope::Feedback => &memory.clients,
+            CallScope::Open | CallScope::Probe | CallScope::Check | CallScope::Feedback => {
+                &memory.clients
+            }
             CallScope::Read | CallScope::Write | CallScope::AnyToken => &memory.operators,
         };
         Box::pin(read_rest(incoming, first, most, pool.share())).await

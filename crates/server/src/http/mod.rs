@@ -56,35 +56,34 @@ use route::{ApiHandler, ApiRoute};
 /// The body of a reply: whole, or a stream of events.
 pub(crate) type ApiBody = Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>;
 
-/// The HTTP API.
-struct Api {
+pub(crate) use route::ServedCalls;
+
+/// The HTTP API, as a listener serves it.
+pub(crate) struct Api {
     decider: Arc<Decider>,
     admin: Arc<Admin>,
     authorize: Authorize,
     /// The description of the API, as JSON.
     openapi: Bytes,
+    calls: ServedCalls,
 }
 
 impl Api {
-    fn new(admin: Arc<Admin>) -> Self {
+    pub(crate) fn new(admin: Arc<Admin>, calls: ServedCalls) -> Self {
         let decider = Arc::clone(&admin.decider);
         Self {
             authorize: Authorize::new(&decider),
             openapi: openapi::describe(decider.trust_timestamps),
             decider,
             admin,
+            calls,
         }
     }
 }
 
 /// Serves connections until the drain begins and the open ones have ended.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    admin: Arc<Admin>,
-    settings: ListenSettings,
-    drain: Drain,
-) {
-    let api = Arc::new(Api::new(admin));
+pub(crate) async fn serve(listener: TcpListener, api: Api, settings: ListenSettings, drain: Drain) {
+    let api = Arc::new(api);
     let service = move |request, peer| {
         // Boxed: it is large, and an idle connection need not hold it.
         Box::pin(answer(Arc::clone(&api), request, peer))
@@ -109,7 +108,7 @@ async fn dispatch(
     body: Incoming,
     peer: Peer,
 ) -> Result<Response<ApiBody>, HttpProblem> {
-    let (route, names) = route::find(&parts.method, parts.uri.path())?;
+    let (route, names) = route::find(api.calls, &parts.method, parts.uri.path())?;
     let body = ArrivingBody::new(body, route.body, route.scope);
     let access = &api.decider.access;
     let reply = match route.handler {
@@ -157,7 +156,7 @@ fn admit(
     parts: &Parts,
     body: &ArrivingBody,
 ) -> Result<Caller, HttpProblem> {
-    if route.scope == CallScope::Open {
+    if matches!(route.scope, CallScope::Open | CallScope::Probe) {
         body.check_length()?;
     }
     if route.is_of_console() && !api.admin.has_console {

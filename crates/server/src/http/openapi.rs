@@ -73,7 +73,7 @@ mod tests {
                 route.method
             };
             let security = match route.scope {
-                CallScope::Open => Some(serde_json::json!([])),
+                CallScope::Open | CallScope::Probe => Some(serde_json::json!([])),
                 CallScope::Check => None,
                 _ => Some(serde_json::json!([{"token": []}])),
             };

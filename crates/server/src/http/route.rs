@@ -17,7 +17,7 @@ use super::{
     activity, activity_stream, check, console, counters, explain, feedback, history, overrides,
     probes, rules, status, validate,
 };
-use crate::access::CallScope::{AnyToken, Check, Feedback, Open, Read, Write};
+use crate::access::CallScope::{AnyToken, Check, Feedback, Open, Probe, Read, Write};
 use crate::access::{Access, CallScope, Caller};
 use crate::problem::{ApiReply, HttpProblem};
 use ApiHandler::Boxed;
@@ -91,8 +91,8 @@ pub(super) static ROUTES: [ApiRoute; 40] = [
     route("GET",    "/v1/console/session",                  AnyToken, UNREAD, Boxed(|call| now(console::show_session(&call)))),
     route("POST",   "/v1/console/session",                  Open,     TINY,   Boxed(|call| whole(console::open_session(call)))),
     route("DELETE", "/v1/console/session",                  AnyToken, TINY,   Boxed(|call| whole(console::end_session(call)))),
-    route("GET",    "/healthz",                             Open,     TINY,   Boxed(|_| now(Ok(probes::health())))),
-    route("GET",    "/readyz",                              Open,     TINY,   Boxed(|call| whole(probes::readiness(call)))),
+    route("GET",    "/healthz",                             Probe,    TINY,   Boxed(|_| now(Ok(probes::health())))),
+    route("GET",    "/readyz",                              Probe,    TINY,   Boxed(|call| whole(probes::readiness(call)))),
     route("GET",    "/metrics",                             Open,     TINY,   Boxed(|call| whole(probes::metrics(call)))),
     route("GET",    "/openapi.json",                        Open,     TINY,   Boxed(|call| now(Ok(probes::openapi(&call))))),
     route("GET",    "/console",                             Open,     TINY,   Boxed(|_| now(Ok(console::redirect())))),
@@ -139,6 +139,12 @@ impl ApiRoute {
         matches!(self.scope, Read | Write | AnyToken)
     }
 
+    /// Whether services and their platform make it: decisions, feedback about them, and probes.
+    fn is_of_service(&self) -> bool {
+        matches!(self.scope, Check | Feedback | Probe)
+            || matches!(self.handler, ApiHandler::Authorize)
+    }
+
     /// Whether it is answered only where there is a console.
     pub(super) fn is_of_console(&self) -> bool {
         self.path.starts_with("/console") || self.path.starts_with("/v1/console/")
@@ -153,8 +159,32 @@ impl ApiRoute {
     }
 }
 
+/// The calls that a listener serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ServedCalls {
+    All,
+    /// Those of services; the admin listener serves all.
+    OfServices,
+}
+
+impl ServedCalls {
+    fn has(self, route: &ApiRoute) -> bool {
+        self == Self::All || route.is_of_service()
+    }
+
+    fn no_such_call(self, path: &str) -> HttpProblem {
+        match self {
+            Self::All => no_such_call(path),
+            Self::OfServices => HttpProblem::not_found(format!(
+                "`{path}` is not served here: this address has checks, `/v1/authorize` and probes only; all other calls are on the admin listener, whose address is the setting `admin`"
+            )),
+        }
+    }
+}
+
 /// The route of a call, and the values of the `{…}` in its path.
 pub(super) fn find<'p>(
+    calls: ServedCalls,
     method: &Method,
     path: &'p str,
 ) -> Result<(&'static ApiRoute, [&'p str; 2]), HttpProblem> {
@@ -163,9 +193,10 @@ pub(super) fn find<'p>(
         return Ok((&CHECK, [""; 2]));
     }
     let matching = |route: &ApiRoute| Some((route.path, names(route.path, path)?));
-    let found = ROUTES.iter().find_map(matching);
-    let (pattern, names) = found.ok_or_else(|| no_such_call(path))?;
-    let same_path = ROUTES.iter().filter(|route| route.path == pattern);
+    let served = ROUTES.iter().filter(|route| calls.has(route));
+    let found = served.clone().find_map(matching);
+    let (pattern, names) = found.ok_or_else(|| calls.no_such_call(path))?;
+    let same_path = served.filter(|route| route.path == pattern);
     match same_path.clone().find(|route| route.answers(method)) {
         Some(route) => Ok((route, names)),
         None => Err(HttpProblem::method_not_allowed(

@@ -116,7 +116,7 @@ impl BenchTarget {
         Ok(match self {
             Self::Http(bench) => {
                 let client = ApiClient::new(server)?;
-                let url = format!("{}/v1/check", &client.base);
+                let url = format!("{}/v1/check", &client.checks);
                 let mut target = http(&url, Method::POST, roots()?)?
                     .header("content-type", "application/json")?
                     .body(&check(&bench.attributes)?);

@@ -265,6 +265,53 @@ fn commands_on_the_same_machine_need_no_flag() {
 }
 
 #[test]
+fn commands_on_the_same_machine_find_the_admin_listener() {
+    let folder = ProgramFolder::new();
+    let server = folder.serve(&["--admin", "127.0.0.1:0"]);
+    let admin = server.admin.unwrap();
+    let text = fs::read_to_string(folder.path("data/listening")).unwrap();
+    assert_eq!(text, format!("http={}\nadmin={admin}\n", server.address));
+
+    for url in [server.url(), format!("http://{admin}")] {
+        for command in [&["rules", "list"][..], &["status"], &["check"]] {
+            let run = folder.run(&[command, &["--server", &url]].concat());
+            assert_eq!(run.code, Some(0), "{command:?} {url}: {}", run.stderr);
+        }
+        let run = folder.run(&["console", "--no-open", "--server", &url]);
+        let page = format!("http://{admin}/console/#code=");
+        assert!(run.stdout.starts_with(&page), "{}", run.whole());
+    }
+    // Load is for the listener of services.
+    let load = "bench http --requests 10 --warm-up 0s --connections 1 --server";
+    let load: Vec<&str> = load.split(' ').collect();
+    let run = folder.run(&[&load[..], &[&server.url()]].concat());
+    assert_eq!(run.code, Some(0), "{}", run.whole());
+
+    // Elsewhere the address of the admin listener must be given.
+    let run = folder.run(&[
+        "rules",
+        "list",
+        "--server",
+        &server.url(),
+        "--data-dir",
+        "x",
+    ]);
+    assert_eq!(run.code, Some(2));
+    assert!(run.stderr.contains("admin listener"), "{}", run.stderr);
+}
+
+#[test]
+fn a_given_token_is_used_at_the_admin_listener() {
+    let folder = ProgramFolder::new();
+    let token = [("TIDEGATE_TOKEN", "of-the-operator-0123456789")];
+    let server = folder.serve_with(&["--admin", "127.0.0.1:0"], &token);
+    let url = server.url();
+    let environment = [token[0], ("TIDEGATE_DATA_DIR", "data")];
+    let run = folder.run_with(&["rules", "list", "--server", &url], &environment);
+    assert_eq!(run.code, Some(0), "{}", run.whole());
+}
+
+#[test]
 fn the_made_token_is_not_sent_to_a_program_that_took_the_address() {
     let folder = ProgramFolder::new();
     let server = folder.serve(&["--data-dir", "tidegate-data"]);

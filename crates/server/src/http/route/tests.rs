@@ -1,12 +1,12 @@
 //! The table of routes: paths, methods, and who may make which call.
 
-use tidegate_testkit_server::{InProcessServer, TestFolder};
+use tidegate_testkit_server::{HttpClient, InProcessServer, TestFolder};
 
 use super::*;
 
 /// The route of a call as `METHOD pattern`, with what its `{…}` stand for; else the status.
 fn found<'p>(method: &str, path: &'p str) -> Result<(String, [&'p str; 2]), u16> {
-    match find(&method.parse().unwrap(), path) {
+    match find(ServedCalls::All, &method.parse().unwrap(), path) {
         Ok((route, names)) => Ok((format!("{} {}", route.method, route.path), names)),
         Err(problem) => Err(problem.reply().status().as_u16()),
     }
@@ -65,7 +65,10 @@ fn a_call_with_another_method_gets_those_that_there_are() {
         ("/console/a",              "GET, HEAD"),
     ];
     for (path, allowed) in table {
-        let reply = find(&Method::PATCH, path).err().unwrap().reply();
+        let reply = find(ServedCalls::All, &Method::PATCH, path)
+            .err()
+            .unwrap()
+            .reply();
         assert_eq!(reply.status(), 405, "{path}");
         assert_eq!(reply.headers()["allow"], allowed, "{path}");
     }
@@ -89,10 +92,10 @@ fn contracted(route: &ApiRoute) -> CallScope {
     match (route.method, route.path) {
         (
             _,
-            "/v1/authorize" | "/healthz" | "/readyz" | "/metrics" | "/openapi.json" | "/"
-            | "/console" | "/console/{file*}",
+            "/v1/authorize" | "/metrics" | "/openapi.json" | "/" | "/console" | "/console/{file*}",
         )
         | ("POST", "/v1/console/session") => Open,
+        (_, "/healthz" | "/readyz") => Probe,
         (_, "/v1/check" | "/v1/check/batch" | "/v1/leases/{id}") => Check,
         (_, "/v1/feedback") => Feedback,
         (_, "/v1/console/session") => AnyToken,
@@ -171,7 +174,8 @@ tokens:
         let refused =
             |authorization: &str| refusal(&server, route, &[("authorization", authorization)]);
         let unless = |is_allowed: bool| (!is_allowed).then_some(403);
-        let (is_open, is_any) = (scope == Open, matches!(scope, Open | AnyToken));
+        let is_open = matches!(scope, Open | Probe);
+        let is_any = is_open || scope == AnyToken;
         let is_check = matches!(scope, Check | Feedback);
         let (is_read, is_write) = (scope == Read, scope == Write);
         let without = (!is_open).then_some(401);
@@ -220,7 +224,7 @@ fn a_token_without_the_scope_of_a_call_is_refused_by_its_name() {
     for route in &ROUTES {
         // A token that may not make the call, and the message.
         let (secret, scope) = match contracted(route) {
-            Open | AnyToken => continue,
+            Open | Probe | AnyToken => continue,
             Check | Feedback => (environment[0].1, "the scope `check`"),
             Read => (environment[1].1, "the scope `read` or `write`"),
             Write => (environment[0].1, "the scope `write`"),
@@ -242,7 +246,7 @@ fn without_tokens_the_generated_one_opens_what_checks_do_not() {
     let made = bearer(server.token.as_ref().unwrap());
     for route in &ROUTES {
         let name = format!("{} {}", route.method, route.path);
-        let is_open = matches!(contracted(route), Open | Check);
+        let is_open = matches!(contracted(route), Open | Probe | Check);
         let without = (!is_open).then_some(401);
         assert_eq!(
             refusal(&server, route, &[("authorization", "")]),
@@ -259,11 +263,49 @@ fn without_tokens_the_generated_one_opens_what_checks_do_not() {
             ("authorization", made.as_str()),
             ("sec-fetch-site", "cross-site"),
         ];
-        let is_refused = contracted(route) != Open;
+        let is_refused = !matches!(contracted(route), Open | Probe);
         assert_eq!(
             refusal(&server, route, &page),
             is_refused.then_some(403),
             "{name}"
         );
+    }
+}
+
+#[test]
+fn with_an_admin_listener_the_http_port_has_only_the_calls_of_services() {
+    let folder = TestFolder::new();
+    let server = folder.serve(&["--admin", "127.0.0.1:0"]);
+    let admin = server.admin.unwrap();
+    assert_ne!(server.address, admin);
+    let token = bearer(server.token.as_ref().unwrap());
+    let authorization = [("authorization", token.as_str())];
+    for route in &ROUTES {
+        let is_of_service =
+            matches!(contracted(route), Check | Feedback | Probe) || route.path == "/v1/authorize";
+        for (address, is_served) in [(server.address, is_of_service), (admin, true)] {
+            let method = if route.method == ANY {
+                "GET"
+            } else {
+                route.method
+            };
+            let call = format!("{method} {}", path_of(route));
+            let mut client = HttpClient::to(address);
+            let reply = client.ask_with(&call, &authorization, "{}");
+            let is_elsewhere = reply.body.contains("on the admin listener");
+            assert_eq!(is_elsewhere, !is_served, "{call} on {address}: {reply:?}");
+            assert!(!is_elsewhere || reply.status == 404, "{call}: {reply:?}");
+            // A method that it does not have reveals no more.
+            let call = format!("PATCH {}", path_of(route));
+            let status = HttpClient::to(address).ask(&call, "").status;
+            assert!(is_served || status == 404, "{call}: {status}");
+        }
+    }
+    for path in ["/nothing", "/v1/nothing", "/"] {
+        let call = format!("GET {path}");
+        let browser = [("accept", "text/html")];
+        let reply = server.ask_with(&call, &browser, "").with_status(404);
+        let detail = reply.detail();
+        assert!(detail.contains("the setting `admin`"), "{detail}");
     }
 }
