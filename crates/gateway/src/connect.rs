@@ -1,9 +1,11 @@
 //! Opens connections to the servers behind the gateway: TCP, TLS if configured, and the negotiated HTTP version.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http2};
@@ -31,6 +33,13 @@ const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 
 /// Opens connections.
 pub(crate) struct Connector {
+    /// The authorities that it trusts, if not the public ones.
+    authorities: Option<PathBuf>,
+    tls: ArcSwap<UpstreamTls>,
+}
+
+/// How servers with TLS are reached.
+struct UpstreamTls {
     /// Offers HTTP/2 and HTTP/1.1.
     any: TlsConnector,
     /// Offers HTTP/1.1 only, for requests that change the protocol.
@@ -47,13 +56,18 @@ pub(crate) enum Connected {
 pub(crate) type NotSent = TrySendError<Request<RequestBody>>;
 
 impl Connector {
-    pub(crate) fn new(authorities: Option<&[u8]>) -> Result<Self, TlsError> {
-        let mut config = client_tls::trusting(authorities).map_err(TlsError::Setup)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let http1 = TlsConnector::from(Arc::new(config.clone()));
-        config.alpn_protocols.insert(0, b"h2".to_vec());
-        let any = TlsConnector::from(Arc::new(config));
-        Ok(Self { any, http1 })
+    pub(crate) fn new(authorities: Option<&Path>) -> Result<Self, TlsError> {
+        Ok(Self {
+            authorities: authorities.map(Path::to_owned),
+            tls: ArcSwap::from_pointee(UpstreamTls::trusting(authorities)?),
+        })
+    }
+
+    /// Reads the authorities again, for new connections.
+    pub(crate) fn reload_authorities(&self) -> Result<(), TlsError> {
+        let tls = UpstreamTls::trusting(self.authorities.as_deref())?;
+        self.tls.store(Arc::new(tls));
+        Ok(())
     }
 
     /// Opens a connection to a server, `counted` while it is open.
@@ -77,7 +91,8 @@ impl Connector {
             UpstreamScheme::H2c => open_http2(stream, counted).await.map(Connected::Http2),
             UpstreamScheme::Https => {
                 let name = ServerName::try_from(url.host.clone()).map_err(io::Error::other)?;
-                let connector = if needs_http1 { &self.http1 } else { &self.any };
+                let tls = self.tls.load_full();
+                let connector = if needs_http1 { &tls.http1 } else { &tls.any };
                 let stream = connector.connect(name, stream).await?;
                 if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
                     return open_http2(stream, counted).await.map(Connected::Http2);
@@ -86,6 +101,17 @@ impl Connector {
                 Ok(Connected::Http1(Http1::new(stream).counted(counted)))
             }
         }
+    }
+}
+
+impl UpstreamTls {
+    fn trusting(authorities: Option<&Path>) -> Result<Self, TlsError> {
+        let mut config = client_tls::trusting(authorities)?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let http1 = TlsConnector::from(Arc::new(config.clone()));
+        config.alpn_protocols.insert(0, b"h2".to_vec());
+        let any = TlsConnector::from(Arc::new(config));
+        Ok(Self { any, http1 })
     }
 }
 

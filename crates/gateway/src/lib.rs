@@ -123,6 +123,12 @@ impl Gateway {
         })
     }
 
+    /// Reads the authorities that are trusted behind the gateway again, for new connections. After an error the previous
+    /// ones stay in use.
+    pub fn reload_authorities(&self) -> Result<(), TlsError> {
+        self.connector.reload_authorities()
+    }
+
     /// Permission to open one more connection to a server, if needed by closing an idle one.
     fn open_connection(&self) -> Option<OpenConnection> {
         self.capacity.open().or_else(|| {

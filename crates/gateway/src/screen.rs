@@ -127,7 +127,7 @@ pub(crate) struct Screened {
 fn screen<B>(
     gateway: &Gateway,
     request: &mut Request<B>,
-    Peer(peer): Peer,
+    Peer { address: peer, .. }: Peer,
 ) -> Result<Screened, GatewayFailure> {
     gateway.screen.settle(request, gateway.routes.read_host())?;
     let peer = peer.ip();

@@ -1,5 +1,6 @@
 //! The settings of a gateway.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate::path::EncodedSlashes;
@@ -14,8 +15,8 @@ use crate::UpstreamUrl;
 pub struct GatewaySettings {
     /// The routes; the catch-all route, if there is one, is the last.
     pub routes: Vec<RouteConfig>,
-    /// The authorities trusted behind it, in PEM form; by default the public ones.
-    pub upstream_ca: Option<Vec<u8>>,
+    /// The authorities trusted behind it, a PEM file; by default the public ones.
+    pub upstream_ca: Option<PathBuf>,
     /// How the health of the servers is checked.
     pub health: Option<HealthConfig>,
     /// The minimum rate of request bodies, if bounded.

@@ -18,8 +18,8 @@ pub enum IdentityError {
     #[error("{0}")]
     Clients(String),
     /// Keys cannot be fetched with TLS.
-    #[error("cannot set up TLS: {0}")]
-    Tls(#[source] rustls::Error),
+    #[error(transparent)]
+    Tls(#[from] tidegate_listen::TlsError),
     /// It has no usable verification key.
     #[error("cannot use the key in `{}`: {problem}", file.display())]
     Key {

@@ -1,12 +1,13 @@
 //! Fetches a JSON Web Key Set: bounded in time and size, and only from the configured server.
 
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, LOCATION};
 use http::{HeaderMap, Request, StatusCode, Uri};
 use http_body_util::Full;
-use tidegate_listen::{HttpCaller, HttpUrl};
+use tidegate_listen::{HttpCaller, HttpUrl, TlsError};
 
 use crate::parse_jwks_url;
 
@@ -20,7 +21,7 @@ const REDIRECTS: usize = 3;
 /// Fetches one set.
 pub(crate) struct Fetcher {
     pub(crate) url: HttpUrl,
-    caller: HttpCaller,
+    pub(crate) caller: HttpCaller,
 }
 
 /// A fetched set.
@@ -38,7 +39,7 @@ enum FetchStep {
 }
 
 impl Fetcher {
-    pub(crate) fn new(url: HttpUrl, authorities: Option<&[u8]>) -> Result<Self, rustls::Error> {
+    pub(crate) fn new(url: HttpUrl, authorities: Option<&Path>) -> Result<Self, TlsError> {
         let caller = HttpCaller::new(authorities, |address| address.is_loopback())?;
         Ok(Self { url, caller })
     }

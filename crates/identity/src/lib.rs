@@ -33,6 +33,7 @@ use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tidegate::address::{self, ForwardedHeader, TrustedProxies};
 use tidegate::{AttributeError, Attributes, CredentialProblem};
+use tidegate_listen::TlsError;
 
 use challenge::challenge;
 use clients::{ClientRecord, Clients};
@@ -286,6 +287,15 @@ impl Identity {
                 Ok(()) => tracing::info!("the keys of tokens were read again"),
                 Err(error) => tracing::error!("the keys of tokens stay as they were: {error}"),
             }
+        }
+    }
+
+    /// Reads the authorities again that are trusted for the keys of tokens, if keys are fetched. After an error the
+    /// previous ones stay in use.
+    pub fn reload_authorities(&self) -> Result<(), TlsError> {
+        match self.tokens.as_ref().and_then(Tokens::remote) {
+            Some(remote) => remote.reload_authorities(),
+            None => Ok(()),
         }
     }
 

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tidegate_listen::TlsError;
 use tokio::sync::{Notify, watch};
 
 use crate::fetch::Fetcher;
@@ -105,6 +106,13 @@ impl RemoteKeys {
     /// Requests a fetch.
     pub(crate) fn ask(&self) {
         self.is_asked.notify_one();
+    }
+
+    /// Reads the authorities that are trusted again, and requests a fetch.
+    pub(crate) fn reload_authorities(&self) -> Result<(), TlsError> {
+        self.fetcher.caller.reload_authorities()?;
+        self.ask();
+        Ok(())
     }
 
     /// A warning, if the last fetch failed.

@@ -80,7 +80,7 @@ pub enum JwtKey {
         /// Its URL.
         url: HttpUrl,
         /// The authorities trusted there, as PEM; by default the public ones.
-        ca: Option<Vec<u8>>,
+        ca: Option<PathBuf>,
     },
     /// A secret that the issuer shares, in a file.
     SecretFile(PathBuf),

@@ -127,7 +127,7 @@ impl Tokens {
         let remote = match &settings.key {
             JwtKey::JwksUrl { url, ca } => {
                 let fetcher = Fetcher::new(url.clone(), ca.as_deref());
-                Some(RemoteKeys::new(fetcher.map_err(IdentityError::Tls)?))
+                Some(RemoteKeys::new(fetcher?))
             }
             _ => None,
         };

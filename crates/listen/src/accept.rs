@@ -68,7 +68,7 @@ pub async fn serve<S: Handler>(
         let http = Arc::clone(&http);
         let service = service.clone();
         async move {
-            if let Err(error) = http.serve(stream, Peer(address), service).await {
+            if let Err(error) = http.serve(stream, Peer::from(address), service).await {
                 tracing::debug!(peer = %address, %error, "connection ended early");
             }
         }
@@ -88,7 +88,7 @@ pub async fn serve_on<S: Handler>(
         let (runtime, service) = worker();
         let http = Arc::clone(&http);
         hand_over(&runtime, stream, move |stream| async move {
-            if let Err(error) = http.serve(stream, Peer(address), service).await {
+            if let Err(error) = http.serve(stream, Peer::from(address), service).await {
                 tracing::debug!(peer = %address, %error, "connection ended early");
             }
         })

@@ -48,7 +48,6 @@ pub(crate) enum ConnectionError {
 pub(crate) struct HttpConnections {
     settings: ListenSettings,
     drain: Drain,
-    tls: Option<TlsAcceptor>,
     http1: http1::Builder,
 }
 
@@ -62,7 +61,6 @@ impl HttpConnections {
             .max_buf_size(settings.max_head_bytes.max(MIN_HEAD_BYTES))
             .half_close(settings.half_close);
         Self {
-            tls: settings.tls.as_ref().map(crate::Tls::acceptor),
             settings,
             drain,
             http1,
@@ -89,18 +87,18 @@ impl HttpConnections {
         peer: Peer,
         service: S,
     ) -> Result<(), ConnectionError> {
-        match &self.tls {
+        match &self.settings.tls {
             None => self.serve_wire(stream, None, peer, service).await,
             // Boxed, so that the tasks of other connections need no room for it.
-            Some(acceptor) => Box::pin(self.serve_tls(acceptor, stream, peer, service)).await,
+            Some(tls) => Box::pin(self.serve_tls(tls.acceptor(), stream, peer, service)).await,
         }
     }
 
     async fn serve_tls<S: Handler>(
         &self,
-        acceptor: &TlsAcceptor,
+        acceptor: TlsAcceptor,
         stream: TcpStream,
-        peer: Peer,
+        mut peer: Peer,
         service: S,
     ) -> Result<(), ConnectionError> {
         let handshake = timeout(self.settings.handshake_timeout, acceptor.accept(stream));
@@ -109,6 +107,8 @@ impl HttpConnections {
             Err(_) => return Err(ConnectionError::SlowHandshake),
         };
         stream.get_mut().1.set_buffer_limit(Some(TLS_BUFFER));
+        // One of another authority would have ended the handshake.
+        peer.is_certified = stream.get_ref().1.peer_certificates().is_some();
         let version = match stream.get_ref().1.alpn_protocol() {
             Some(b"h2") => Some(HttpVersion::Http2),
             Some(b"http/1.1") => Some(HttpVersion::Http1),
@@ -274,7 +274,7 @@ mod tests {
         let service = |_: Request<Incoming>, _: Peer| async {
             Ok::<_, Infallible>(Response::new(Full::<bytes::Bytes>::default()))
         };
-        let serving = connections.serve(stream, Peer(address), service);
+        let serving = connections.serve(stream, Peer::from(address), service);
         let size = size_of_val(&serving);
         assert!(size < 2_048, "{size} bytes");
     }

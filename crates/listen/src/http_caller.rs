@@ -4,21 +4,24 @@
 use std::error::Error;
 use std::io;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::header::{CONNECTION, HOST, USER_AGENT};
 use http::{HeaderValue, Request, Response};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::HttpUrl;
 use crate::client_tls::trusting;
+use crate::{HttpUrl, TlsError};
 
 /// Why a call got no answer.
 pub type HttpCallError = Box<dyn Error + Send + Sync>;
@@ -26,22 +29,32 @@ pub type HttpCallError = Box<dyn Error + Send + Sync>;
 /// Calls HTTP servers.
 #[derive(Clone)]
 pub struct HttpCaller {
-    tls: TlsConnector,
+    /// The authorities that it trusts, if not the public ones.
+    authorities: Option<PathBuf>,
+    tls: Arc<ArcSwap<ClientConfig>>,
     /// The addresses that are called without TLS.
     in_plain_text: fn(IpAddr) -> bool,
 }
 
 impl HttpCaller {
-    /// A caller that trusts these authorities, in PEM form; by default the public ones. Without TLS it calls only the
+    /// A caller that trusts the authorities in a PEM file; by default the public ones. Without TLS it calls only the
     /// addresses that `in_plain_text` allows, whatever a name resolves to.
     pub fn new(
-        authorities: Option<&[u8]>,
+        authorities: Option<&Path>,
         in_plain_text: fn(IpAddr) -> bool,
-    ) -> Result<Self, rustls::Error> {
-        let mut config = trusting(authorities)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let tls = TlsConnector::from(Arc::new(config));
-        Ok(Self { tls, in_plain_text })
+    ) -> Result<Self, TlsError> {
+        let tls = Arc::new(ArcSwap::new(trusting_http1(authorities)?));
+        Ok(Self {
+            authorities: authorities.map(Path::to_owned),
+            tls,
+            in_plain_text,
+        })
+    }
+
+    /// Reads the authorities again, for later calls. After an error the previous ones stay in use.
+    pub fn reload_authorities(&self) -> Result<(), TlsError> {
+        self.tls.store(trusting_http1(self.authorities.as_deref())?);
+        Ok(())
     }
 
     /// Sends a request to the server of `url`, and reads the body of a successful answer up to `most` bytes. Uses the
@@ -62,7 +75,8 @@ impl HttpCaller {
             return exchange(stream, request, most).await;
         }
         let name = ServerName::try_from(url.host.clone())?;
-        exchange(self.tls.connect(name, stream).await?, request, most).await
+        let tls = TlsConnector::from(self.tls.load_full());
+        exchange(tls.connect(name, stream).await?, request, most).await
     }
 
     async fn connect(&self, url: &HttpUrl) -> io::Result<TcpStream> {
@@ -76,6 +90,12 @@ impl HttpCaller {
         }
         Err(last.unwrap_or_else(|| io::Error::other("the host has no usable address")))
     }
+}
+
+fn trusting_http1(authorities: Option<&Path>) -> Result<Arc<ClientConfig>, TlsError> {
+    let mut config = trusting(authorities)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
 }
 
 async fn exchange<T>(

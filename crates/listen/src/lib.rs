@@ -44,13 +44,28 @@ pub use request_id::X_REQUEST_ID;
 pub use service::Handler;
 pub use threads::{RoundRobin, Threads};
 pub use timing::{Labels, Timing};
-pub use tls::{Tls, TlsError, server_config};
+pub use tls::{Tls, TlsError};
 
 /// The peer of a request's connection.
 ///
 /// An IPv4 client of a listener on `[::]` is an IPv4-mapped address here, as the kernel reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Peer(pub SocketAddr);
+pub struct Peer {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Whether it has presented a certificate of the listener's authorities.
+    pub is_certified: bool,
+}
+
+impl From<SocketAddr> for Peer {
+    /// A peer without a certificate.
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            address,
+            is_certified: false,
+        }
+    }
+}
 
 /// The settings of connections. The default suits a port that any client can reach.
 #[derive(Debug, Clone)]

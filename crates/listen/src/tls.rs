@@ -1,4 +1,5 @@
-//! Certificates: read from PEM files, and reloaded when they are renewed.
+//! Certificates of servers and the authorities of their clients: read from PEM files, and read again when they are
+//! renewed.
 
 use std::fmt;
 use std::io;
@@ -9,6 +10,7 @@ use arc_swap::ArcSwap;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig};
@@ -83,7 +85,7 @@ pub enum TlsError {
     },
     /// The authorities of client certificates cannot be used.
     #[error(
-        "the certificates in `{}` cannot be used to tell clients by: {problem}; give those of the \
+        "the certificates in `{}` cannot be used to verify clients: {problem}; give those of the \
          authorities that issued theirs",
         path.display()
     )]
@@ -98,14 +100,16 @@ pub enum TlsError {
     Setup(#[source] rustls::Error),
 }
 
-/// The certificate of a listener, which can be replaced while it serves.
+/// The certificate of a listener, and the authorities of its clients' certificates. Both can be replaced while it
+/// serves; open connections keep what they have.
 ///
 /// Cheap to clone; clones serve the same certificate.
 #[derive(Debug, Clone)]
 pub struct Tls {
     files: Arc<Files>,
     current: Arc<Current>,
-    config: Arc<ServerConfig>,
+    clients: Option<Arc<ClientCertificates>>,
+    config: Arc<ArcSwap<ServerConfig>>,
 }
 
 #[derive(Debug)]
@@ -114,7 +118,16 @@ struct Files {
     key: PathBuf,
 }
 
-/// The configuration of the next handshake.
+/// Which certificates clients present.
+#[derive(Debug)]
+struct ClientCertificates {
+    /// The file with the authorities that issued them.
+    authorities: PathBuf,
+    /// Whether a client without one is refused.
+    is_required: bool,
+}
+
+/// The certificate of the next handshake.
 struct Current(ArcSwap<CertifiedKey>);
 
 impl Tls {
@@ -126,69 +139,110 @@ impl Tls {
             certificate: certificate.to_owned(),
             key: key.to_owned(),
         };
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let certified = files.read(&provider)?;
+        let certified = files.read(&provider())?;
         let current = Arc::new(Current(ArcSwap::from_pointee(certified)));
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
-            .map_err(TlsError::Setup)?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let config = server_config(&current, None)?;
         Ok(Self {
             files: Arc::new(files),
             current,
-            config: Arc::new(config),
+            clients: None,
+            config: Arc::new(ArcSwap::from_pointee(config)),
         })
     }
 
-    /// The same certificate, served only to clients with a certificate of one of the authorities in a PEM file. The
-    /// file is read once.
-    pub fn with_client_ca(&self, path: &Path) -> Result<Self, TlsError> {
-        let refused = |problem: String| TlsError::Authorities {
-            path: path.to_owned(),
-            problem,
+    /// The same certificate, served only to clients with a certificate of one of the authorities in a PEM file.
+    pub fn requiring_certificates(&self, authorities: &Path) -> Result<Self, TlsError> {
+        self.with_clients(authorities, true)
+    }
+
+    /// The same certificate, served to clients with a certificate of one of the authorities in a PEM file and to
+    /// clients without any: [`Peer::is_certified`](crate::Peer::is_certified) distinguishes them. A client with any
+    /// other certificate is refused.
+    pub fn asking_for_certificates(&self, authorities: &Path) -> Result<Self, TlsError> {
+        self.with_clients(authorities, false)
+    }
+
+    fn with_clients(&self, authorities: &Path, is_required: bool) -> Result<Self, TlsError> {
+        let clients = ClientCertificates {
+            authorities: authorities.to_owned(),
+            is_required,
         };
-        let mut roots = RootCertStore::empty();
-        for certificate in read_chain(path)? {
-            let added = roots.add(certificate);
-            added.map_err(|error| refused(error.to_string()))?;
-        }
-        let provider = Arc::clone(self.config.crypto_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone())
-            .build()
-            .map_err(|error| refused(error.to_string()))?;
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
-            .map_err(TlsError::Setup)?
-            .with_client_cert_verifier(verifier)
-            .with_cert_resolver(Arc::clone(&self.current) as Arc<dyn ResolvesServerCert>);
-        config
-            .alpn_protocols
-            .clone_from(&self.config.alpn_protocols);
+        let config = server_config(&self.current, Some(&clients))?;
         Ok(Self {
-            config: Arc::new(config),
+            clients: Some(Arc::new(clients)),
+            config: Arc::new(ArcSwap::from_pointee(config)),
             ..self.clone()
         })
     }
 
-    /// Reloads the files, for new connections. After an error the previous certificate stays in use. Blocks while it
-    /// reads two small files.
+    /// Reads the certificate and its key again, for new connections of all listeners that serve it. After an error
+    /// the previous ones stay in use. Blocks while it reads two small files.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let certified = self.files.read(self.config.crypto_provider())?;
+        let certified = self.files.read(&provider())?;
         self.current.0.store(Arc::new(certified));
         Ok(())
     }
 
-    /// The acceptor of handshakes.
+    /// Reads the authorities of client certificates again, for new connections. After an error the previous ones stay
+    /// in use. Blocks while it reads a small file.
+    pub fn reload_authorities(&self) -> Result<(), TlsError> {
+        // A new configuration resumes no sessions of clients that the previous authorities had admitted.
+        let config = server_config(&self.current, self.clients.as_deref())?;
+        self.config.store(Arc::new(config));
+        Ok(())
+    }
+
+    /// The acceptor of the next handshake.
     pub fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(Arc::clone(&self.config))
+        TlsAcceptor::from(self.config.load_full())
     }
 }
 
-/// The rustls configuration of a server with this certificate, for other listeners.
-pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
-    Tls::load(certificate, key).map(|tls| tls.config)
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+fn server_config(
+    current: &Arc<Current>,
+    clients: Option<&ClientCertificates>,
+) -> Result<ServerConfig, TlsError> {
+    let provider = provider();
+    let verifier = match clients {
+        Some(clients) => clients.verifier(&provider)?,
+        None => WebPkiClientVerifier::no_client_auth(),
+    };
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+        .map_err(TlsError::Setup)?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(Arc::clone(current) as Arc<dyn ResolvesServerCert>);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+impl ClientCertificates {
+    fn verifier(
+        &self,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+        let refused = |problem: String| TlsError::Authorities {
+            path: self.authorities.clone(),
+            problem,
+        };
+        let mut roots = RootCertStore::empty();
+        for certificate in read_chain(&self.authorities)? {
+            let added = roots.add(certificate);
+            added.map_err(|error| refused(error.to_string()))?;
+        }
+        let provider = Arc::clone(provider);
+        let builder = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+        let builder = if self.is_required {
+            builder
+        } else {
+            builder.allow_unauthenticated()
+        };
+        builder.build().map_err(|error| refused(error.to_string()))
+    }
 }
 
 impl Files {
@@ -218,7 +272,7 @@ impl Files {
     }
 }
 
-fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(crate) fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let owned = || path.to_owned();
     let pem = read(path)?;
     let chain: Vec<_> = CertificateDer::pem_slice_iter(&pem)
@@ -274,7 +328,7 @@ mod tests {
         let (_cut, cut) = write("cut.pem", &one.cert.pem()[..100]);
         let absent = empty.with_file_name("absent.pem");
 
-        server_config(&certificate, &key).unwrap();
+        Tls::load(&certificate, &key).unwrap();
         for (certificate, key, says, names) in [
             (&absent, &key, "cannot read", "absent.pem"),
             (&certificate, &absent, "cannot read", "absent.pem"),
@@ -285,7 +339,7 @@ mod tests {
             (&certificate, &certificate, "no private key", "server.crt"),
             (&certificate, &other, "is not that of", "other.key"),
         ] {
-            let error = server_config(certificate, key).unwrap_err().to_string();
+            let error = Tls::load(certificate, key).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
             assert!(error.contains(names), "{error}");
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use futures_util::future::select_ok;
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::io::tcp::TcpSettings;
@@ -18,16 +19,18 @@ use tokio::task::JoinHandle;
 
 use crate::arrivals::{Arrivals, WatchedStream};
 use crate::backoff::chance;
-use crate::settings::RedisSettings;
+use crate::settings::{RedisSettings, RedisTls};
 use crate::url::RedisNode;
 
 /// How a server is described that neither answers nor refuses.
 pub(crate) const NO_ANSWER: &str = "no answer within";
 
 /// Makes connections as the settings say. Cheap to clone.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Dialer {
     settings: Arc<RedisSettings>,
+    /// Of the settings, unless others have replaced them.
+    tls: Arc<ArcSwap<RedisTls>>,
 }
 
 /// The kind of server that a connection leads to.
@@ -59,7 +62,13 @@ impl Dialer {
     pub(crate) fn new(settings: Arc<RedisSettings>) -> Self {
         // Fails if the program has installed a provider itself, which is fine.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-        Self { settings }
+        let tls = Arc::new(ArcSwap::from_pointee(settings.tls.clone()));
+        Self { settings, tls }
+    }
+
+    /// Uses these certificates for new connections.
+    pub(crate) fn set_tls(&self, tls: RedisTls) {
+        self.tls.store(Arc::new(tls));
     }
 
     /// A number from 0 to 1, by which the waits between attempts vary.
@@ -165,7 +174,8 @@ impl Dialer {
         if !settings.url.is_tls {
             return Client::open(info);
         }
-        let client_tls = match (&settings.tls.cert, &settings.tls.key) {
+        let tls = self.tls.load_full();
+        let client_tls = match (&tls.cert, &tls.key) {
             (Some(cert), Some(key)) => Some(ClientTlsConfig {
                 client_cert: cert.clone(),
                 client_key: key.clone(),
@@ -174,7 +184,7 @@ impl Dialer {
         };
         let certificates = TlsCertificates {
             client_tls,
-            root_cert: settings.tls.ca.clone(),
+            root_cert: tls.ca.clone(),
         };
         Client::build_with_tls(info, certificates)
     }

@@ -16,7 +16,7 @@ use crate::keys::slot_of;
 use crate::link::{Link, LinkSettings, LinkTarget, NOT_YET};
 use crate::monotonic::{now, until};
 use crate::sentinel::Sentinels;
-use crate::settings::RedisSettings;
+use crate::settings::{RedisSettings, RedisTls};
 use crate::stats::Stats;
 use crate::url::{RedisNode, Topology};
 use crate::wire::LuaStep;
@@ -44,6 +44,11 @@ enum Servers {
 }
 
 impl Router {
+    /// Uses these certificates for new connections.
+    pub(crate) fn set_tls(&self, tls: RedisTls) {
+        self.dialer.set_tls(tls);
+    }
+
     /// Begins to connect. Must be called within a runtime.
     pub(crate) fn open(settings: &Arc<RedisSettings>, stats: &Arc<Stats>, probe: &LuaStep) -> Self {
         let dialer = Dialer::new(Arc::clone(settings));

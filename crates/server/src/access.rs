@@ -62,7 +62,7 @@ impl<'a> PresentedToken<'a> {
         let given = parts.headers.get(AUTHORIZATION);
         Self {
             front_end,
-            peer: parts.extensions.get::<Peer>().map(|Peer(peer)| peer.ip()),
+            peer: parts.extensions.get::<Peer>().map(|peer| peer.address.ip()),
             secret: given.and_then(|value| bearer(value.as_bytes())),
         }
     }
@@ -342,7 +342,8 @@ pub(crate) mod tests {
             request = request.header(*name, *value);
         }
         let (mut parts, ()) = request.body(()).unwrap().into_parts();
-        parts.extensions.insert(Peer(peer.parse().unwrap()));
+        let peer: std::net::SocketAddr = peer.parse().unwrap();
+        parts.extensions.insert(Peer::from(peer));
         parts
     }
 

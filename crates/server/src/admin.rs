@@ -11,6 +11,7 @@ use tidegate_listen::clock::Stopwatch;
 use tokio::sync::Semaphore;
 
 use crate::activity::{CREDENTIALS, ServerActivity};
+use crate::certificate_files::CertificateFiles;
 use crate::config::Config;
 use crate::data_dir::LockedDir;
 use crate::decider::{Decider, DeciderParts};
@@ -38,6 +39,8 @@ pub(crate) struct Opened {
     pub(crate) data: Option<Arc<LockedDir>>,
     /// Snapshots of the in-memory store, if they are on.
     pub(crate) counters: Option<KeptCounters>,
+    /// The files with certificates that are followed.
+    pub(crate) certificates: Vec<CertificateFiles>,
     /// The access log and the tracer, if there are any.
     pub(crate) sinks: ExchangeSinks,
     /// What is counted about telemetry that is sent over OTLP, if it is.
@@ -74,6 +77,8 @@ pub(crate) struct Admin {
     pub(crate) gateway: Option<Arc<Gateway>>,
     /// Reads raw requests as the gateway does, also if there is none.
     pub(crate) screen: RequestScreen,
+    /// The files with certificates that are followed.
+    pub(crate) certificates: Arc<[CertificateFiles]>,
     pub(crate) metrics: Arc<Metrics>,
     /// The access log and the tracer, if there are any.
     pub(crate) sinks: ExchangeSinks,
@@ -93,6 +98,7 @@ impl Admin {
             gateway,
             data,
             counters,
+            certificates,
             sinks,
             otlp,
         } = opened;
@@ -143,6 +149,7 @@ impl Admin {
             front_ends: front_ends(config),
             gateway,
             screen,
+            certificates: certificates.into(),
             metrics,
             sinks,
             otlp,
@@ -163,6 +170,8 @@ impl Admin {
         let mut warnings = self.store.warnings();
         warnings.extend(self.counters.as_ref().and_then(KeptCounters::warning));
         warnings.extend(self.decider.identity.warnings());
+        let certificates = self.certificates.iter();
+        warnings.extend(certificates.filter_map(CertificateFiles::warning));
         warnings.extend(self.decider.untrusted_proxies.warnings());
         warnings
     }

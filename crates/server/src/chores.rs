@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate::{Clock as _, Gate, SystemClock};
 use tidegate_identity::Identity;
-use tidegate_listen::{Tls, freed_connections};
+use tidegate_listen::freed_connections;
 use tokio::time::MissedTickBehavior;
 
 use crate::activity::ServerActivity;
@@ -35,12 +35,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Reads the rule file again when it changes, and all files on reload. A file that lacks rules in force may be
 /// half written: it is used once it has not changed for a while.
-pub(crate) async fn follow_rules(
-    admin: Arc<Admin>,
-    mut watch: Option<FileWatch>,
-    certificates: Vec<Tls>,
-    handle: Handle,
-) {
+pub(crate) async fn follow_rules(admin: Arc<Admin>, mut watch: Option<FileWatch>, handle: Handle) {
     let mut is_held = false;
     loop {
         let (is_asked, may_go) = tokio::select! {
@@ -54,16 +49,13 @@ pub(crate) async fn follow_rules(
             },
             () = handle.reloads() => (true, look_now(&mut watch).await),
         };
-        for tls in certificates.iter().filter(|_| is_asked) {
-            match tls.reload() {
-                Ok(()) => tracing::info!("the certificate was read again"),
-                Err(error) => tracing::error!("the certificate stays as it was: {error}"),
-            }
-        }
         let admin = Arc::clone(&admin);
         if is_asked {
             let admin = Arc::clone(&admin);
             let reload = move || {
+                for files in &*admin.certificates {
+                    files.reload();
+                }
                 admin.decider.identity.reload();
                 admin_token::reload(&admin);
                 token_files::reload(&admin.decider.access, |_| true);
@@ -323,6 +315,7 @@ mod tests {
             gateway: None,
             data: None,
             counters: None,
+            certificates: Vec::new(),
             sinks: ExchangeSinks::default(),
             otlp: None,
         };
@@ -341,7 +334,7 @@ mod tests {
         let watch = FileWatch::new(&file);
         let admin = admin(&file);
         let handle = Handle::new();
-        let following = follow_rules(Arc::clone(&admin), Some(watch), Vec::new(), handle.clone());
+        let following = follow_rules(Arc::clone(&admin), Some(watch), handle.clone());
         let following = tokio::spawn(following);
         let count = || admin.gate.rules().len();
 

@@ -66,8 +66,12 @@ pub(crate) static FRONT_ENDS: [ServedFrontEnd; 5] = [
 
 async fn serve_http(service: &Service, listener: TcpListener, calls: ServedCalls, drain: Drain) {
     let exchanges = service.admin.sinks.exchanges(FrontEnd::Http);
-    let settings = listening(service, Some(exchanges));
-    let api = Api::new(Arc::clone(&service.admin), calls);
+    let settings = ListenSettings {
+        tls: service.http_tls.clone(),
+        ..listening(service, Some(exchanges))
+    };
+    let mut api = Api::new(Arc::clone(&service.admin), calls);
+    api.needs_certificate = service.needs_certificate;
     http::serve(listener, api, settings, drain).await;
 }
 

@@ -22,6 +22,7 @@ mod activity;
 mod admin;
 mod admin_token;
 mod body_memory;
+mod certificate_files;
 mod chores;
 mod condition_steps;
 pub mod config;

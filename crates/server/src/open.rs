@@ -16,6 +16,7 @@ use tokio::sync::Mutex;
 
 use crate::admin::{Admin, Opened};
 use crate::admin_token;
+use crate::certificate_files::{self, CertificateUsers};
 use crate::config::{Config, TlsFiles};
 use crate::data_dir::{DataDir, DataDirError, LockedDir, running};
 use crate::file_descriptors::FileDescriptors;
@@ -47,6 +48,9 @@ pub struct Service {
     pub(crate) calls_on_http: ServedCalls,
     /// How gRPC is served; it may require client certificates.
     pub(crate) grpc_tls: Option<Tls>,
+    /// How HTTP is served, with the admin listener; calls may require client certificates.
+    pub(crate) http_tls: Option<Tls>,
+    pub(crate) needs_certificate: bool,
     pub(crate) gateway_tls: Option<Tls>,
     /// For front ends whose connections stay on one thread, if any is on.
     pub(crate) threads: Option<Threads>,
@@ -76,7 +80,11 @@ impl Service {
         warn_if_open(config);
         let tls = load_tls(config.tls.as_ref())?;
         let grpc_tls = match (&tls, &config.tls_client_ca) {
-            (Some(tls), Some(authorities)) => Some(tls.with_client_ca(authorities)?),
+            (Some(tls), Some(authorities)) => Some(tls.requiring_certificates(authorities)?),
+            _ => tls.clone(),
+        };
+        let http_tls = match (&tls, &config.http_tls_client_ca) {
+            (Some(tls), Some(authorities)) => Some(tls.asking_for_certificates(authorities)?),
             _ => tls.clone(),
         };
         let descriptors = FileDescriptors::share_out(config);
@@ -102,6 +110,16 @@ impl Service {
             .first_fetch(kept_files(data.as_ref()).as_ref())
             .await;
         let recorded = recorded::open(config)?;
+        let users = CertificateUsers {
+            tls: tls.as_ref(),
+            http_tls: http_tls.as_ref(),
+            grpc_tls: grpc_tls.as_ref(),
+            gateway_tls: gateway_tls.as_ref(),
+            gateway: gateway.as_ref(),
+            identity: &identity,
+            store: &store,
+        };
+        let certificates = certificate_files::watch(config, &users);
         let opened = Opened {
             store,
             book,
@@ -110,6 +128,7 @@ impl Service {
             gateway,
             data,
             counters,
+            certificates,
             sinks: recorded.sinks,
             otlp: recorded.counts,
         };
@@ -146,6 +165,8 @@ impl Service {
                 None => ServedCalls::All,
             },
             grpc_tls,
+            http_tls,
+            needs_certificate: config.http_tls_client_ca.is_some(),
             gateway_tls,
             threads,
             descriptors,

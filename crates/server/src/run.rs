@@ -9,6 +9,7 @@ use tidegate_listen::Drain;
 use tokio::task::JoinHandle;
 
 use crate::admin::Admin;
+use crate::certificate_files;
 use crate::chores::{
     follow_clients, follow_rules, keep_counters, keep_history, publish_activity,
     remove_ended_overrides, return_memory, sample_activity, watch_memory, write_counters,
@@ -80,8 +81,6 @@ impl Service {
     /// Starts the background tasks.
     fn spawn_chores(&mut self, handle: &Handle) -> Vec<JoinHandle<()>> {
         let admin = &self.admin;
-        let certificates = [&self.settings.tls, &self.gateway_tls];
-        let certificates = certificates.into_iter().flatten().cloned().collect();
         let Watches {
             rules,
             clients,
@@ -108,12 +107,8 @@ impl Service {
                 admin.store.clone(),
             )),
             tokio::spawn(answer_others(Arc::clone(admin))),
-            tokio::spawn(follow_rules(
-                Arc::clone(admin),
-                rules,
-                certificates,
-                handle.clone(),
-            )),
+            tokio::spawn(follow_rules(Arc::clone(admin), rules, handle.clone())),
+            tokio::spawn(certificate_files::follow(Arc::clone(&admin.certificates))),
             tokio::spawn(follow_clients(Arc::clone(identity), clients)),
             tokio::spawn(fetch_keys(Arc::clone(admin), self.next_fetch)),
             tokio::spawn(token_files::follow(Arc::clone(&admin.decider), tokens)),

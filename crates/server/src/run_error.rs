@@ -57,7 +57,7 @@ pub enum RunError {
     },
     /// TLS for the collector of telemetry cannot be set up.
     #[error("cannot set up TLS for `otlp`: {0}")]
-    Otlp(#[source] rustls::Error),
+    Otlp(#[source] tidegate_listen::TlsError),
     /// The threads for connections cannot be started.
     #[error("cannot start threads for connections: {0}")]
     Threads(#[source] std::io::Error),

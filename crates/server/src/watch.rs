@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior};
 
 /// The time between polls.
-const PERIOD: Duration = Duration::from_millis(250);
+pub(crate) const PERIOD: Duration = Duration::from_millis(250);
 
 /// How many polls in a row may differ before a change is reported anyway: the first, and one second more.
 const MAX_LOOKS: u32 = 5;

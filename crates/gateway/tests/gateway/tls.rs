@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tower::ServiceExt as _;
 
-use tidegate_testkit::within;
+use tidegate_testkit::{eventually, within};
 use tidegate_testkit_server::TestFolder;
 
 use crate::running::{Gateway, NO_RULES};
@@ -122,4 +122,29 @@ async fn a_server_with_an_untrusted_certificate_is_not_asked() {
     let settings = format!("upstream: https://localhost:{}\n", server.port());
     let gateway = Gateway::start(&settings, NO_RULES);
     assert!(gateway.get("/").await.starts_with("HTTP/1.1 502 "));
+}
+
+#[tokio::test]
+async fn the_authorities_of_servers_are_followed() {
+    let folder = TestFolder::new();
+    let at = folder.path(".");
+    issue(&at, "server");
+    issue(&at, "other");
+    let server = tls_server(&at).await;
+    let copy = |name: &str| std::fs::read_to_string(at.join(name)).unwrap();
+    let (trusted, other) = (copy("server.crt"), copy("other.crt"));
+    folder.write("ca.pem", &other);
+    let settings = format!(
+        "upstream: https://localhost:{}\nupstream_ca: {}\n",
+        server.port(),
+        folder.file("ca.pem")
+    );
+    let path = folder.path("ca.pem");
+    let gateway = Gateway::start_in(folder, &settings, NO_RULES);
+    assert!(gateway.get("/").await.starts_with("HTTP/1.1 502 "));
+    std::fs::write(&path, trusted).unwrap();
+    eventually("the server is trusted", async || {
+        gateway.get("/").await.starts_with("HTTP/1.1 200 ")
+    })
+    .await;
 }

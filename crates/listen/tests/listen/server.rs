@@ -47,7 +47,7 @@ impl Server {
             .route("/", get(|| async { "ok" }))
             .route(
                 "/peer",
-                get(|Extension(Peer(peer))| async move { format!("{peer}") }),
+                get(|Extension(peer): Extension<Peer>| async move { format!("{}", peer.address) }),
             )
             .route("/echo", post(|body: String| async move { body }))
             .route(

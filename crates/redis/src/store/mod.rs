@@ -30,7 +30,7 @@ use crate::namespace;
 use crate::plan::{Plan, PlannedCharge};
 use crate::router::Router;
 use crate::script::SHA1;
-use crate::settings::{CallObserver, RedisSettings};
+use crate::settings::{CallObserver, RedisSettings, RedisTls};
 use crate::stats::Stats;
 use crate::wire::LuaStep;
 
@@ -109,6 +109,11 @@ impl RedisStore {
             inner,
             _chores: Arc::new(Chores(chores)),
         }
+    }
+
+    /// Uses these certificates for new connections, in place of those of the settings. Open connections stay.
+    pub fn set_tls(&self, tls: RedisTls) {
+        self.inner.router.set_tls(tls);
     }
 
     /// Waits until Redis answers, but no longer than `patience`. Returns the problem if it does not.

@@ -14,7 +14,7 @@ use tidegate_listen::Peer;
 /// Why a request does not come from this machine, or may not; `None` if it does.
 pub(super) fn refusal(parts: &Parts) -> Option<&'static str> {
     let peer = parts.extensions.get::<Peer>();
-    if !peer.is_some_and(|Peer(peer)| address::canonical(peer.ip()).is_loopback()) {
+    if !peer.is_some_and(|peer| address::canonical(peer.address.ip()).is_loopback()) {
         return Some("without a configured token, only this machine may administer the server");
     }
     if parts.headers.keys().any(is_of_a_proxy) {

@@ -1,6 +1,7 @@
 //! The settings of the gateway: where it listens, and the servers behind it.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate::document::{Fields, Node, Problems, Spot, Value};
@@ -12,7 +13,7 @@ use super::TlsFiles;
 use super::read::{
     TakenField, bytes_of, flag, listen_address, number, setting, span, tls_files, word,
 };
-use super::redis::certificates;
+use super::redis::certificates_file;
 use super::settings::{self, HEALTH, ROUTE};
 
 /// The gateway. Validated.
@@ -24,8 +25,8 @@ pub struct GatewayConfig {
     pub tls: Option<TlsFiles>,
     /// The routes; the catch-all route, if there is one, is the last.
     pub routes: Vec<RouteConfig>,
-    /// The authorities trusted behind it, in PEM form; by default the public ones.
-    pub upstream_ca: Option<Vec<u8>>,
+    /// The authorities trusted behind it, a PEM file; by default the public ones.
+    pub upstream_ca: Option<PathBuf>,
     /// How the health of the servers behind it is checked.
     pub health: Option<HealthConfig>,
     /// The least bytes per second of a request body, if bounded.
@@ -59,7 +60,7 @@ pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<G
     }
     let mut routes = read_routes(routes, problems);
     routes.extend(upstream.map(RouteConfig::to));
-    let upstream_ca = fields.parsed("upstream_ca", certificates, problems);
+    let upstream_ca = fields.parsed("upstream_ca", certificates_file, problems);
     let health = fields.take("upstream_health");
     let health = health.and_then(|(spot, node)| read_health(&spot, node, problems));
     let body_min_rate = setting(fields, "body_min_rate", rate_or_off, problems);

@@ -11,7 +11,7 @@ use tidegate_identity::{AttributeSource, JwtKey, JwtSettings, Secret, parse_jwks
 use super::Overrides;
 use super::identify::{name, source};
 use super::read::{setting, span};
-use super::redis::certificates;
+use super::redis::certificates_file;
 use super::settings::JWT;
 
 /// How much clocks may differ by default.
@@ -32,7 +32,7 @@ pub(super) fn read(
     file("key_file", JwtKey::KeyFile, problems);
     file("jwks_file", JwtKey::JwksFile, problems);
     file("secret_file", JwtKey::SecretFile, problems);
-    let ca = fields.parsed("jwks_ca", certificates, problems);
+    let ca = fields.parsed("jwks_ca", certificates_file, problems);
     let has_url = fields.take("jwks_url").is_some();
     if !has_url && let Some(entry) = fields.key("jwks_ca") {
         let message = "this is for `jwks_url`; leave it out";

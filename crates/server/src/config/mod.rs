@@ -17,6 +17,7 @@ mod variables;
 
 pub use access_log::{AccessLogSettings, LineTarget};
 pub use gateway::GatewayConfig;
+pub use redis::RedisTlsFiles;
 pub use settings::{SETTINGS, Setting, schema};
 pub(crate) use tokens::{token_in_file, weakness};
 
@@ -60,6 +61,8 @@ pub struct Config {
     pub history: usize,
     /// The shared Redis, if there is one.
     pub redis: Option<RedisSettings>,
+    /// The files that its certificates come from.
+    pub redis_tls: RedisTlsFiles,
     /// The secret with which keys are hashed where others can read them.
     pub key_secret: Option<Secret>,
     /// Whether a request may carry its own timestamp.
@@ -102,6 +105,8 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// The authorities of client certificates that gRPC requires, as a PEM file.
     pub tls_client_ca: Option<PathBuf>,
+    /// The same for HTTP, with the admin listener and without probes.
+    pub http_tls_client_ca: Option<PathBuf>,
     /// How long connections may take to finish when the server shuts down.
     pub drain_timeout: Micros,
     /// How long the server keeps accepting after it reports that it is not ready.

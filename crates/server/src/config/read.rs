@@ -9,6 +9,7 @@ use tidegate::headers::{HeaderSettings, ResetForm};
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::{DenialAnswer, OnStoreFailure, RuleSettings};
 use tidegate::{Attributes, Micros};
+use tidegate_redis::RedisSettings;
 
 use crate::memory_limit::default_max_memory;
 use crate::otlp::parse_otlp_url;
@@ -60,7 +61,8 @@ pub(super) fn config(
     let max_memory = fields.parsed("max_memory", at_least_1_mib, problems);
     let key_secret = secret::read(&fields, "key_secret_file", overrides, problems);
     let redis = redis::read(&mut fields, overrides, &mut notes, problems);
-    let redis = redis.map(|mut redis| {
+    let (redis, redis_tls) = redis.unzip();
+    let redis = redis.map(|mut redis: RedisSettings| {
         redis.key_secret = key_secret.as_ref().map(|secret| secret.bytes().to_vec());
         redis
     });
@@ -85,7 +87,8 @@ pub(super) fn config(
     let activity = word(&fields, "activity", &ACTIVITY_MODES, problems);
     let activity_memory = setting(&fields, "activity_memory", activity_memory, problems);
     let console = word(&fields, "console", &ON_OFF, problems);
-    let tls_client_ca = client_ca(&fields, problems);
+    let tls_client_ca = client_ca(&fields, "tls_client_ca", problems);
+    let http_tls_client_ca = client_ca(&fields, "http_tls_client_ca", problems);
     let tls = tls_files(&fields, ["tls_cert", "tls_key"], problems);
     let drain_timeout = setting(&fields, "drain_timeout", span, problems);
     let drain_delay = setting(&fields, "drain_delay", span, problems);
@@ -118,6 +121,7 @@ pub(super) fn config(
         snapshot,
         rule_settings,
         redis,
+        redis_tls: redis_tls.unwrap_or_default(),
         key_secret,
         instances: instances?,
         trusted_proxies,
@@ -133,6 +137,7 @@ pub(super) fn config(
         console: console?,
         tls,
         tls_client_ca,
+        http_tls_client_ca,
         drain_timeout: drain_timeout?,
         drain_delay: drain_delay?,
         max_connections: max_connections?,
@@ -375,14 +380,14 @@ fn headers(fields: &Fields<'_>, problems: &mut Problems) -> Option<HeaderSetting
     Some(settings)
 }
 
-fn client_ca(fields: &Fields<'_>, problems: &mut Problems) -> Option<PathBuf> {
-    let taken = fields.take("tls_client_ca");
+fn client_ca(fields: &Fields<'_>, key: &str, problems: &mut Problems) -> Option<PathBuf> {
+    let taken = fields.take(key);
     if let (Some((spot, node)), None) = (&taken, fields.key("tls_cert")) {
         let message =
             "clients present certificates only over TLS; give `tls_cert` and `tls_key` too";
         problems.error(&node.place, spot, message);
     }
-    fields.text("tls_client_ca", problems).map(PathBuf::from)
+    fields.text(key, problems).map(PathBuf::from)
 }
 
 pub(super) fn tls_files(

@@ -1,11 +1,13 @@
 //! The settings of Redis. Contradictions are reported; passwords are never printed.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tidegate::Micros;
 use tidegate::document::{Fields, Problems};
+use tidegate_listen::Tls;
 use tidegate_redis::{Namespace, NamespaceError, RedisSettings, RedisTls, RedisUrl, UrlError};
 
 use super::read::{need_both, setting, span};
@@ -25,7 +27,7 @@ pub(super) fn read(
     overrides: &Overrides<'_>,
     notes: &mut Vec<String>,
     problems: &mut Problems,
-) -> Option<RedisSettings> {
+) -> Option<(RedisSettings, RedisTlsFiles)> {
     let Some((spot, node)) = fields.take("redis") else {
         let message = "this has no meaning without `redis`, the URL of the Redis to use";
         for key in settings::keys().filter(|key| key.needs == ["redis"]) {
@@ -48,7 +50,7 @@ pub(super) fn read(
     let namespace = fields.parsed("namespace", namespace, problems);
     let user = fields.text("redis_user", problems).map(str::to_owned);
     let password = secret::read(fields, "redis_password_file", overrides, problems);
-    let tls = if is_tls {
+    let (tls, tls_files) = if is_tls {
         tls(fields, problems)
     } else {
         let message =
@@ -56,7 +58,7 @@ pub(super) fn read(
         for key in OF_TLS {
             fields.refuse(key, message, problems);
         }
-        RedisTls::default()
+        Default::default()
     };
     let (sentinel_user, sentinel_password) = if is_sentinel {
         let [user, password] = OF_SENTINELS;
@@ -79,7 +81,7 @@ pub(super) fn read(
     settings.tls = tls;
     settings.namespace = namespace;
     settings.deadline = deadline?;
-    Some(settings)
+    Some((settings, tls_files))
 }
 
 /// The URL. An error repeats a part of it only if that cannot be a password.
@@ -116,13 +118,58 @@ fn deadline(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn tls(fields: &Fields<'_>, problems: &mut Problems) -> RedisTls {
-    let ca = fields.parsed("redis_ca", certificates, problems);
+fn tls(fields: &Fields<'_>, problems: &mut Problems) -> (RedisTls, RedisTlsFiles) {
     need_both(fields, ["redis_cert", "redis_key"], problems);
-    RedisTls {
-        ca,
-        cert: fields.parsed("redis_cert", certificates, problems),
-        key: fields.parsed("redis_key", private_key, problems),
+    let mut file = |key, read: fn(&str) -> Result<Vec<u8>, String>| {
+        let read = |path: &str| read(path).map(|pem| (pem, PathBuf::from(path)));
+        fields.parsed(key, read, problems).unzip()
+    };
+    let (ca, ca_file) = file("redis_ca", certificates);
+    let (cert, cert_file) = file("redis_cert", certificates);
+    let (key, key_file) = file("redis_key", private_key);
+    let files = RedisTlsFiles {
+        ca: ca_file,
+        cert: cert_file,
+        key: key_file,
+    };
+    (RedisTls { ca, cert, key }, files)
+}
+
+/// The PEM files for TLS with Redis.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RedisTlsFiles {
+    /// The trusted authorities.
+    pub ca: Option<PathBuf>,
+    /// The client certificate.
+    pub cert: Option<PathBuf>,
+    /// Its private key.
+    pub key: Option<PathBuf>,
+}
+
+impl RedisTlsFiles {
+    /// Those that are named.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.ca, &self.cert, &self.key].into_iter().flatten()
+    }
+
+    pub(crate) fn is_any(&self) -> bool {
+        self.paths().next().is_some()
+    }
+
+    /// Reads them again. Waits for the disk.
+    pub(crate) fn read(&self) -> Result<RedisTls, String> {
+        if let (Some(cert), Some(key)) = (&self.cert, &self.key) {
+            Tls::load(cert, key).map_err(|error| error.to_string())?;
+        }
+        let file = |path: &Option<PathBuf>, read: fn(&str) -> Result<Vec<u8>, String>| {
+            let path = path.as_ref().map(|path| path.to_string_lossy());
+            path.map(|path| read(&path)).transpose()
+        };
+        Ok(RedisTls {
+            ca: file(&self.ca, certificates)?,
+            cert: file(&self.cert, certificates)?,
+            key: file(&self.key, private_key)?,
+        })
     }
 }
 
@@ -130,7 +177,12 @@ fn file(path: &str) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| format!("cannot read `{path}`: {error}"))
 }
 
-pub(super) fn certificates(path: &str) -> Result<Vec<u8>, String> {
+/// A file with certificates.
+pub(super) fn certificates_file(path: &str) -> Result<PathBuf, String> {
+    certificates(path).map(|_| path.into())
+}
+
+fn certificates(path: &str) -> Result<Vec<u8>, String> {
     let pem = file(path)?;
     let mut found = 0;
     for certificate in CertificateDer::pem_slice_iter(&pem) {

@@ -90,7 +90,7 @@ const fn flag(value: &'static str, key: Key) -> Setting {
 
 /// All settings, in the order of the reference page.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 68] = [
+pub static SETTINGS: [Setting; 69] = [
     flag("ADDR", Key::new("http", ADDRESS, "where HTTP is served").or("127.0.0.1:8080")),
     flag("ADDR", Key::new("admin", ADDRESS, "where the whole HTTP API is served with the console and the metrics, so that `http` has only what services and probes call; off if not set")),
     flag("ADDR|off", Key::new("grpc", Kind::Any(&[OFF, ADDRESS]), "where gRPC is served, or `off`").or("127.0.0.1:8081")),
@@ -148,6 +148,7 @@ pub static SETTINGS: [Setting; 68] = [
     variable(Key::new("tls_cert", PATH, "the certificate to serve with, a PEM file")),
     variable(Key::new("tls_key", PATH, "its private key, a PEM file")),
     variable(Key::new("tls_client_ca", PATH, "the authorities of the client certificates that gRPC requires, a PEM file")),
+    variable(Key::new("http_tls_client_ca", PATH, "the authorities of the client certificates that HTTP requires, a PEM file")),
     variable(Key::new("drain_timeout", SPAN, "at shutdown: how long requests in flight may take").or("10s")),
     variable(Key::new("drain_delay", SPAN, "at shutdown: how long to keep accepting after /readyz reports 503").or("0s")),
     variable(Key::new("max_connections", CONNECTIONS, "how many connections may be open at a time, on each port").or("10000")),

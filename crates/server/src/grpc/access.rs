@@ -39,7 +39,11 @@ pub(super) fn open_stream(
     if is_presented && may_check(decider, parts).is_ok() {
         return Ok(None);
     }
-    let Some(Peer(connection)) = parts.extensions.get() else {
+    let Some(Peer {
+        address: connection,
+        ..
+    }) = parts.extensions.get()
+    else {
         return Ok(None);
     };
     let open = streams.open(*connection);

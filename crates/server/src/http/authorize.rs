@@ -250,7 +250,7 @@ fn check(decider: &Decider, original: &Original, rules: &RuleSet) -> Result<(), 
 }
 
 fn peer(request: &Parts) -> Option<IpAddr> {
-    let Peer(peer) = request.extensions.get()?;
+    let Peer { address: peer, .. } = request.extensions.get()?;
     Some(peer.ip())
 }
 

@@ -66,6 +66,8 @@ pub(crate) struct Api {
     /// The description of the API, as JSON.
     openapi: Bytes,
     calls: ServedCalls,
+    /// Whether every call but a probe needs a client certificate.
+    pub(crate) needs_certificate: bool,
 }
 
 impl Api {
@@ -77,6 +79,7 @@ impl Api {
             decider,
             admin,
             calls,
+            needs_certificate: false,
         }
     }
 }
@@ -108,7 +111,11 @@ async fn dispatch(
     body: Incoming,
     peer: Peer,
 ) -> Result<Response<ApiBody>, HttpProblem> {
-    let (route, names) = route::find(api.calls, &parts.method, parts.uri.path())?;
+    let found = route::find(api.calls, &parts.method, parts.uri.path());
+    if api.needs_certificate && !peer.is_certified {
+        refuse_uncertified(found.as_ref().map(|(route, _)| *route).ok())?;
+    }
+    let (route, names) = found?;
     let body = ArrivingBody::new(body, route.body, route.scope);
     let access = &api.decider.access;
     let reply = match route.handler {
@@ -147,6 +154,17 @@ async fn dispatch(
         }
     };
     Ok(reply.map(Either::Left))
+}
+
+/// Refuses a call without a client certificate, unless it is a probe: those of platforms present none.
+fn refuse_uncertified(route: Option<&ApiRoute>) -> Result<(), HttpProblem> {
+    if route.is_some_and(|route| route.scope == CallScope::Probe) {
+        return Ok(());
+    }
+    Err(HttpProblem::forbidden_for(
+        "client_certificate",
+        "this server requires a client certificate; connect with one that an authority in its `http_tls_client_ca` has issued",
+    ))
 }
 
 /// The caller of a call that an operator or a page makes, if it can be answered.

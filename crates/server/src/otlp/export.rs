@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{Request, Uri};
 use http_body_util::Full;
-use tidegate_listen::{HttpCallError, HttpCaller, HttpUrl};
+use tidegate_listen::{HttpCallError, HttpCaller, HttpUrl, TlsError};
 use tokio::sync::mpsc::Receiver;
 
 use super::proto::OtlpSpan;
@@ -50,7 +50,7 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    pub(super) fn new(url: HttpUrl, failures: Arc<AtomicU64>) -> Result<Self, rustls::Error> {
+    pub(super) fn new(url: HttpUrl, failures: Arc<AtomicU64>) -> Result<Self, TlsError> {
         Ok(Self {
             url,
             caller: HttpCaller::new(None, |_| true)?,

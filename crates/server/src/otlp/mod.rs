@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate::{Clock as _, SystemClock, Timestamp};
-use tidegate_listen::HttpUrl;
+use tidegate_listen::{HttpUrl, TlsError};
 use tokio::sync::mpsc::Receiver;
 
 use export::{BATCH, Collector, take_waiting};
@@ -63,7 +63,7 @@ pub(crate) struct Exporter {
 /// A tracer, its counters, and the exporter that sends its traces.
 pub(crate) fn open(
     settings: &OtlpSettings,
-) -> Result<(Arc<Tracer>, OtlpCounts, Exporter), rustls::Error> {
+) -> Result<(Arc<Tracer>, OtlpCounts, Exporter), TlsError> {
     let (tracer, waiting) = Tracer::new(settings.sampling);
     let tracer = Arc::new(tracer);
     let failures = Arc::new(AtomicU64::new(0));

@@ -15,7 +15,6 @@ use tidegate_listen::{Drain, ListenSettings, Tls};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsAcceptor;
 
 use super::session::{Next, Session};
 use crate::decider::Decider;
@@ -46,7 +45,7 @@ pub(super) enum RespConnectionError {
 pub(super) struct RespConnections {
     decider: Arc<Decider>,
     drain: Drain,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Tls>,
     handshake_timeout: Duration,
     last_call: Duration,
 }
@@ -78,7 +77,7 @@ impl RespConnections {
         Self {
             decider,
             drain,
-            tls: settings.tls.as_ref().map(Tls::acceptor),
+            tls: settings.tls.clone(),
             handshake_timeout: settings.handshake_timeout,
             last_call: settings.last_call,
         }
@@ -87,10 +86,10 @@ impl RespConnections {
     /// Serves one connection to its end.
     pub(super) async fn serve(&self, stream: TcpStream) -> Result<(), RespConnectionError> {
         let peer = stream.peer_addr().ok().map(|peer| peer.ip());
-        let Some(acceptor) = &self.tls else {
+        let Some(tls) = &self.tls else {
             return Connection::new(stream, self, peer).serve().await;
         };
-        let handshake = timeout(self.handshake_timeout, acceptor.accept(stream)).await;
+        let handshake = timeout(self.handshake_timeout, tls.acceptor().accept(stream)).await;
         let stream = handshake
             .map_err(|_| RespConnectionError::Slow)?
             .map_err(RespConnectionError::Handshake)?;

@@ -106,7 +106,7 @@ impl ExchangeObserver for ServerExchanges {
             front_end: self.front_end,
             method: request.head.method().clone(),
             path: request.head.uri().path().to_owned(),
-            peer: request.peer.0.ip().to_canonical(),
+            peer: request.peer.address.ip().to_canonical(),
             headers: log.map(|log| log.chosen(headers)).unwrap_or_default(),
         };
         if let (Some(trace), FrontEnd::Gateway) = (&trace, self.front_end) {

@@ -4,6 +4,7 @@ use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use serde_json::json;
+use tidegate_testkit::redis::Certificates;
 use tidegate_testkit::{HttpAnswer, HttpServer, wait_until};
 
 use crate::Server;
@@ -117,4 +118,38 @@ fn a_token_with_a_new_key_waits_for_the_fetch_that_it_causes() {
     let metrics = server.ask("GET /metrics", "").body;
     let refused = "tidegate_jwt_refused_total{reason=\"unknown_key\"} 1";
     assert!(metrics.contains(refused), "{metrics}");
+}
+
+#[test]
+fn the_authorities_of_the_issuer_are_followed() {
+    let [theirs, others] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let [theirs, others] = [&theirs, &others].map(|folder| Certificates::new(folder.path()));
+    let issuer = HttpServer::with_tls(&theirs);
+    issuer.answer("/keys", HttpAnswer::body(r#"{"keys": []}"#.to_owned()));
+    let folder = TestFolder::new();
+    let ca = |files: &Certificates| {
+        folder.write(
+            "ca.pem",
+            &std::fs::read_to_string(&files.authority).unwrap(),
+        );
+    };
+    ca(&others);
+    let config = format!(
+        "identify: {{user_id: {{jwt: sub}}}}\njwt: {{jwks_url: \"https://localhost:{}/keys\", jwks_ca: {}}}\n",
+        issuer.address().port(),
+        folder.file("ca.pem")
+    );
+    folder.write("rules.yaml", RULES);
+    folder.write("tidegate.yaml", &config);
+    let server = folder.serve(&["--config", "tidegate.yaml", "--rules", "rules.yaml"]);
+    let warned = || server.ask("GET /readyz", "").json()["warnings"].to_string();
+    assert!(warned().contains("certificate"), "{}", warned());
+    folder.write("ca.pem", "");
+    wait_until("it is warned of", PATIENCE, || {
+        warned().contains("`jwks_ca` named before").then_some(())
+    });
+    ca(&theirs);
+    wait_until("the authority is trusted", PATIENCE, || {
+        (warned() == "[]").then_some(())
+    });
 }

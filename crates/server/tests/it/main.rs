@@ -20,6 +20,7 @@ mod redis;
 mod reload;
 mod resp;
 mod story;
+mod tls;
 mod token_files;
 
 use tidegate_testkit_server::InProcessServer as Server;

@@ -73,13 +73,13 @@ fn a_hangup_brings_a_new_certificate_in_and_a_bad_one_leaves_the_old() {
     let server = serve(&folder);
     folder.write("cert.pem", "not a certificate");
     server.signal(Signal::HUP);
-    server.log.wait_for("the certificate stays as it was");
+    server.log.wait_for("the certificates stay as they were");
     let old = check(&folder, &server, &["--ca-file", "old.pem"]);
     assert_eq!(old.code, Some(0), "{}", old.whole());
 
     folder.write_certificates("new.pem", "localhost");
     server.signal(Signal::HUP);
-    server.log.wait_for("the certificate was read again");
+    server.log.wait_for("the certificates were read again");
     let old = check(&folder, &server, &["--ca-file", "old.pem"]);
     assert_eq!(old.code, Some(2), "{}", old.whole());
     let new = check(&folder, &server, &["--ca-file", "new.pem"]);

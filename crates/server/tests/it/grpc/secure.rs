@@ -1,27 +1,13 @@
 //! TLS, and certificates of clients.
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use tidegate_testkit_server::TestFolder;
 
 use super::{Client, Running, request, start_in};
+use crate::tls::Authority;
 
 const RULES: &str = "rules: [{id: all, per: [], limit: 9/minute}]";
-
-fn authority() -> CertifiedIssuer<'static, KeyPair> {
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
-
-/// A certificate for this name and its key, as PEM.
-fn issue(authority: &CertifiedIssuer<'static, KeyPair>, name: &str) -> (String, String) {
-    let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-    let certificate = params.signed_by(&key, authority).unwrap();
-    (certificate.pem(), key.serialize_pem())
-}
 
 async fn client(server: &Running, tls: ClientTlsConfig) -> Option<Client> {
     let endpoint = Endpoint::from_shared(format!(
@@ -34,8 +20,8 @@ async fn client(server: &Running, tls: ClientTlsConfig) -> Option<Client> {
 
 #[tokio::test]
 async fn clients_show_a_certificate_where_they_must() {
-    let (ours, foreign) = (authority(), authority());
-    let (certificate, key) = issue(&ours, "localhost");
+    let (ours, foreign) = (Authority::new(), Authority::new());
+    let (certificate, key) = ours.issue("localhost");
     let folder = TestFolder::new();
     for (name, text) in [
         ("ca.pem", ours.pem()),
@@ -48,8 +34,8 @@ async fn clients_show_a_certificate_where_they_must() {
         "tls_cert: FOLDER/server.pem\ntls_key: FOLDER/server.key\ntls_client_ca: FOLDER/ca.pem\n";
     let server = start_in(folder, Some(RULES), settings);
     let trusting = || ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ours.pem()));
-    let identity = |authority| {
-        let (certificate, key) = issue(authority, "client");
+    let identity = |authority: &Authority| {
+        let (certificate, key) = authority.issue("client");
         Identity::from_pem(certificate, key)
     };
     for (name, tls, expected) in [
@@ -72,8 +58,8 @@ async fn clients_show_a_certificate_where_they_must() {
 
 #[tokio::test]
 async fn tls_alone_asks_nothing_of_clients() {
-    let ours = authority();
-    let (certificate, key) = issue(&ours, "localhost");
+    let ours = Authority::new();
+    let (certificate, key) = ours.issue("localhost");
     let folder = TestFolder::new();
     for (name, text) in [("server.pem", certificate), ("server.key", key)] {
         folder.write(name, &text);

@@ -280,6 +280,51 @@ fn redis_is_reached_by_tls_with_a_certificate() {
 }
 
 #[test]
+fn certificates_for_redis_are_followed() {
+    use tidegate_testkit::redis::{Certificates, ClientCertificates};
+    let redis = RedisServer::options()
+        .tls(ClientCertificates::Required)
+        .start();
+    let folder = TestFolder::new();
+    // Of an authority that this Redis does not know, and that does not vouch for it.
+    let elsewhere = TestFolder::new();
+    let copy = |files: &Certificates| {
+        for (name, file) in [
+            ("ca.pem", &files.authority),
+            ("cert.pem", &files.client),
+            ("key.pem", &files.client_key),
+        ] {
+            folder.write(name, &std::fs::read_to_string(file).unwrap());
+        }
+    };
+    copy(&Certificates::new(&elsewhere.path(".")));
+    let environment = [
+        ("TIDEGATE_REDIS_DEADLINE", "5s"),
+        ("TIDEGATE_REDIS_CA", &folder.file("ca.pem")),
+        ("TIDEGATE_REDIS_CERT", &folder.file("cert.pem")),
+        ("TIDEGATE_REDIS_KEY", &folder.file("key.pem")),
+    ];
+    let server = folder.serve_with(&["--redis", &redis.url()], &environment);
+    server.log.wait_for("Redis does not answer");
+
+    let key = std::fs::read_to_string(folder.path("key.pem")).unwrap();
+    let whole = redis.certificates().unwrap();
+    copy(whole);
+    folder.write("key.pem", &key);
+    wait_until(
+        "the key of another certificate is warned of",
+        PATIENCE,
+        || {
+            let ready = server.ask("GET /readyz", "").json();
+            let warnings = ready["warnings"].to_string();
+            warnings.contains("`redis_key` named before").then_some(())
+        },
+    );
+    copy(whole);
+    wait_for_status(&server, 200, "ready");
+}
+
+#[test]
 fn a_cluster_is_shared_like_one_redis() {
     let cluster = tidegate_testkit::redis::Cluster::start();
     let folders = [TestFolder::new(), TestFolder::new()];
