@@ -99,6 +99,14 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "PEM", global = true)]
     pub(crate) ca_file: Option<PathBuf>,
 
+    /// Present the certificate in this PEM file, if the server requires one
+    #[arg(long, value_name = "PEM", env = "TIDEGATE_CLIENT_CERT", global = true)]
+    pub(crate) client_cert: Option<PathBuf>,
+
+    /// Its private key, a PEM file
+    #[arg(long, value_name = "PEM", env = "TIDEGATE_CLIENT_KEY", global = true)]
+    pub(crate) client_key: Option<PathBuf>,
+
     /// Write JSON: the answer to stdout, an error as `{"error": text}` to stderr
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -156,6 +164,7 @@ mod tests {
             "tidegate denied",
             "tidegate denied --rule per-user --key u1 --limit 100 --follow --json",
             "tidegate rules list --server https://x --ca-file ca.pem",
+            "tidegate rules list --server https://x --client-cert c.pem --client-key k.pem",
             "tidegate rules --server http://x get per-user --json",
             "tidegate rules apply -f rules.yaml --prune --dry-run",
             "tidegate rules diff -f -",

@@ -2,9 +2,11 @@
 //!
 //! Each command decides which statuses it accepts; [`Reply::accept`] turns all others into errors.
 
+mod identity;
 mod refused;
 mod settings;
 
+pub(crate) use identity::identity;
 pub(crate) use refused::Refused;
 
 use std::io;
@@ -13,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
+use identity::client_certificate;
 use serde_json::Value;
 use settings::{base_url, bearer, is_loopback, local_server, roots_in, why_no_token};
 use ureq::http::{HeaderValue, Method, Request, Response, header};
@@ -75,10 +78,13 @@ impl ApiClient {
         let token = given.or(made).as_deref().map(bearer).transpose()?;
         let no_token = why_no_token(&server, Path::new(&args.data_dir));
         let roots = args.ca_file.as_deref().map(roots_in).transpose()?;
+        let identity = identity(args)?;
+        let identity = identity.as_ref().map(client_certificate).transpose()?;
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let tls = TlsConfig::builder()
             .unversioned_rustls_crypto_provider(provider)
             .root_certs(roots.unwrap_or(RootCerts::WebPki))
+            .client_cert(identity)
             .build();
         // A proxy cannot reach this machine's own addresses for us.
         let proxy = if is_loopback(&server) {

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use http::Uri;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -28,10 +28,18 @@ pub struct Endpoint {
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 }
 
+/// What a server with TLS is reached with.
+#[derive(Default)]
+pub struct LoadTls {
+    /// The authorities that its certificate may be of; by default the public ones.
+    pub roots: Option<RootCertStore>,
+    /// The certificate to present, with its chain, and its key.
+    pub identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
+}
+
 impl Endpoint {
-    /// The server of a URL, `http` or `https`, whose certificate one of `roots` has signed; without roots,
-    /// a public authority.
-    pub fn of_url(url: &Uri, roots: Option<RootCertStore>) -> Result<Self, LoadRunError> {
+    /// The server of a URL, `http` or `https`.
+    pub fn of_url(url: &Uri, tls: LoadTls) -> Result<Self, LoadRunError> {
         let invalid = |reason: &str| LoadRunError::Address {
             address: url.to_string(),
             reason: reason.to_owned(),
@@ -47,7 +55,7 @@ impl Endpoint {
         let tls = if has_tls {
             let name = ServerName::try_from(host.to_owned());
             let name = name.map_err(|_| invalid("its host cannot have a certificate"))?;
-            Some((Arc::new(client_config(roots)?), name))
+            Some((Arc::new(client_config(tls)?), name))
         } else {
             None
         };
@@ -63,7 +71,7 @@ impl Endpoint {
         let url = format!("http://{address}").parse::<Uri>();
         let is_plain = |url: &Uri| url.port_u16().is_some() && matches!(url.path(), "" | "/");
         match url {
-            Ok(url) if is_plain(&url) => Self::of_url(&url, None),
+            Ok(url) if is_plain(&url) => Self::of_url(&url, LoadTls::default()),
             _ => Err(LoadRunError::Address {
                 address: address.to_owned(),
                 reason: "write it as HOST:PORT, for example `127.0.0.1:6380`".to_owned(),
@@ -109,13 +117,19 @@ impl Endpoint {
     }
 }
 
-fn client_config(roots: Option<RootCertStore>) -> Result<ClientConfig, LoadRunError> {
+fn client_config(tls: LoadTls) -> Result<ClientConfig, LoadRunError> {
+    let unusable = |error| LoadRunError::Invalid(format!("TLS cannot be used: {error}"));
+    let LoadTls { roots, identity } = tls;
     let roots = roots.unwrap_or_else(|| webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect());
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| LoadRunError::Invalid(format!("TLS cannot be used: {error}")))?;
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+        .map_err(unusable)?
+        .with_root_certificates(roots);
+    match identity {
+        Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(unusable),
+        None => Ok(builder.with_no_client_auth()),
+    }
 }
 
 #[cfg(test)]
@@ -146,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_url_decides_about_tls_and_the_port() {
-        let endpoint = |url: &str| Endpoint::of_url(&url.parse().unwrap(), None);
+        let endpoint = |url: &str| Endpoint::of_url(&url.parse().unwrap(), LoadTls::default());
         assert_eq!(
             endpoint("http://a.example/x").unwrap().authority(),
             "a.example:80"

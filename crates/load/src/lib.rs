@@ -17,7 +17,7 @@ mod report;
 mod run;
 mod template;
 
-pub use connect::Endpoint;
+pub use connect::{Endpoint, LoadTls};
 pub use error::LoadRunError;
 pub use keys::KeySpread;
 pub use plan::{LoadEnd, LoadPlan};

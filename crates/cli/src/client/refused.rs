@@ -22,7 +22,11 @@ impl Refused {
     pub(super) fn new(call: &Call, status: u16, body: &Value) -> Self {
         let text = |key: &str| body.get(key).and_then(Value::as_str).map(plain);
         let said = text("detail").or_else(|| text("title"));
-        let message = match (said, advice(call, status)) {
+        let advice = match text("reason").as_deref() {
+            Some("client_certificate") => Some(CERTIFICATE.to_owned()),
+            _ => advice(call, status),
+        };
+        let message = match (said, advice) {
             // The caller knows better than the server what is missing here.
             (_, Some(advice)) if status == 401 && call.no_token.is_some() => advice,
             (Some(said), Some(advice)) => format!("{said}; {advice}"),
@@ -38,6 +42,9 @@ impl Refused {
         }
     }
 }
+
+/// Advice for a missing certificate.
+const CERTIFICATE: &str = "give it and its key by --client-cert and --client-key";
 
 /// Advice for a missing or unknown token.
 fn advice(call: &Call, status: u16) -> Option<String> {

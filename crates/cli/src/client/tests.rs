@@ -54,6 +54,8 @@ fn client(server: &str, token: Option<&str>) -> ApiClient {
         token: token.map(str::to_owned),
         data_dir: "there-is-none".to_owned(),
         ca_file: None,
+        client_cert: None,
+        client_key: None,
         json: false,
     };
     ApiClient::new(&args).unwrap()
@@ -275,6 +277,8 @@ fn a_certificate_of_the_given_file_is_trusted() {
         token: None,
         data_dir: "there-is-none".to_owned(),
         ca_file: Some(file.path().to_owned()),
+        client_cert: None,
+        client_key: None,
         json: false,
     };
     let reply = ApiClient::new(&args).unwrap().get("/v1/rules").unwrap();

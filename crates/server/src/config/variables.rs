@@ -8,9 +8,11 @@ use super::{SETTINGS, Setting};
 const PREFIX: &str = "TIDEGATE_";
 
 /// Variables that are not settings of the file: secrets, and variables that only commands read.
-const OTHERS: [&str; 5] = [
+const OTHERS: [&str; 7] = [
     "TIDEGATE_TOKEN",
     "TIDEGATE_SERVER",
+    "TIDEGATE_CLIENT_CERT",
+    "TIDEGATE_CLIENT_KEY",
     "TIDEGATE_KEY_SECRET",
     "TIDEGATE_REDIS_PASSWORD",
     "TIDEGATE_REDIS_SENTINEL_PASSWORD",

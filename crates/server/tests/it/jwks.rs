@@ -18,12 +18,18 @@ fn status(server: &Server, token: &str) -> u16 {
     server.ask_with("GET /v1/authorize", &headers, "").status
 }
 
-#[test]
-fn keys_that_cannot_be_fetched_are_a_warning_and_the_last_ones_are_kept() {
+/// A key and its public half, which is called `a`.
+fn key() -> (EncodingKey, Jwk) {
     let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
     let key = EncodingKey::from_ec_pem(pair.serialize_pem().as_bytes()).unwrap();
     let mut jwk = Jwk::from_encoding_key(&key, Algorithm::ES256).unwrap();
     jwk.common.key_id = Some("a".to_owned());
+    (key, jwk)
+}
+
+#[test]
+fn keys_that_cannot_be_fetched_are_a_warning_and_the_last_ones_are_kept() {
+    let (key, jwk) = key();
     let header = Header {
         kid: Some("a".to_owned()),
         ..Header::new(Algorithm::ES256)
@@ -125,7 +131,10 @@ fn the_authorities_of_the_issuer_are_followed() {
     let [theirs, others] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let [theirs, others] = [&theirs, &others].map(|folder| Certificates::new(folder.path()));
     let issuer = HttpServer::with_tls(&theirs);
-    issuer.answer("/keys", HttpAnswer::body(r#"{"keys": []}"#.to_owned()));
+    issuer.answer(
+        "/keys",
+        HttpAnswer::body(json!({"keys": [key().1]}).to_string()),
+    );
     let folder = TestFolder::new();
     let ca = |files: &Certificates| {
         folder.write(

@@ -9,12 +9,12 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::json;
 use tidegate_load::{
-    Endpoint, GrpcTarget, HttpTarget, LoadCommand, MessageField, RespTarget, Target,
+    Endpoint, GrpcTarget, HttpTarget, LoadCommand, LoadTls, MessageField, RespTarget, Target,
 };
 use ureq::http::{Method, Uri};
 
 use crate::arguments::ServerArgs;
-use crate::client::ApiClient;
+use crate::client::{ApiClient, identity};
 use crate::commands::attributes::{AttributeArgs, attribute};
 
 /// The attribute of a request for which none was given.
@@ -111,13 +111,13 @@ pub(super) struct UrlBench {
 
 impl BenchTarget {
     pub(super) fn build(&self, server: &ServerArgs) -> anyhow::Result<Target> {
-        let roots = || server.ca_file.as_deref().map(roots).transpose();
+        let tls = || tls(server);
         let token = server.token.as_deref().filter(|token| !token.is_empty());
         Ok(match self {
             Self::Http(bench) => {
                 let client = ApiClient::new(server)?;
                 let url = format!("{}/v1/check", &client.checks);
-                let mut target = http(&url, Method::POST, roots()?)?
+                let mut target = http(&url, Method::POST, tls()?)?
                     .header("content-type", "application/json")?
                     .body(&check(&bench.attributes)?);
                 if let Some(token) = client.token() {
@@ -126,8 +126,7 @@ impl BenchTarget {
                 Target::Http(target)
             }
             Self::Url(bench) => {
-                let mut target =
-                    http(&bench.url, bench.method.clone(), roots()?)?.body(&bench.body);
+                let mut target = http(&bench.url, bench.method.clone(), tls()?)?.body(&bench.body);
                 for (name, value) in &bench.headers {
                     target = target.header(name, value)?;
                 }
@@ -174,13 +173,13 @@ impl RespBench {
     }
 }
 
-fn http(url: &str, method: Method, roots: Option<RootCertStore>) -> anyhow::Result<HttpTarget> {
+fn http(url: &str, method: Method, tls: LoadTls) -> anyhow::Result<HttpTarget> {
     // Braces are not allowed in a URL. The address may not depend on the key, so any key will do for it.
     let sample = url.replace("{key}", "0");
     let parsed: Uri = sample
         .parse()
         .with_context(|| format!("`{url}` is not a URL"))?;
-    let endpoint = Endpoint::of_url(&parsed, roots)?;
+    let endpoint = Endpoint::of_url(&parsed, tls)?;
     let after_scheme = url.find("://").map_or(0, |at| at + 3);
     let path = url.get(after_scheme..).and_then(|rest| rest.find('/'));
     let path = path.map_or("/", |at| &url[after_scheme + at..]);
@@ -207,6 +206,13 @@ fn header(text: &str) -> Result<(String, String), String> {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.trim().to_owned())),
         _ => Err("write it as NAME: VALUE, for example `X-Api-Key: k{key}`".to_owned()),
     }
+}
+
+fn tls(server: &ServerArgs) -> anyhow::Result<LoadTls> {
+    Ok(LoadTls {
+        roots: server.ca_file.as_deref().map(roots).transpose()?,
+        identity: identity(server)?.map(|identity| (identity.chain, identity.key)),
+    })
 }
 
 fn roots(file: &Path) -> anyhow::Result<RootCertStore> {

@@ -107,3 +107,83 @@ fn a_certificate_that_cannot_be_used_keeps_the_server_from_starting() {
         half.stderr
     );
 }
+
+#[test]
+fn commands_present_a_client_certificate_where_the_server_requires_one() {
+    let folder = ProgramFolder::new();
+    // The certificate of the server is also that of the client.
+    folder.write_certificates("ca.pem", "localhost");
+    folder.write(
+        "rules.yaml",
+        "rules:\n  - {id: a, per: [ip], limit: 9/hour}\n",
+    );
+    folder.write(
+        "tidegate.yaml",
+        "tls_cert: cert.pem\ntls_key: key.pem\nhttp_tls_client_ca: ca.pem\nrules: rules.yaml\n",
+    );
+    let server = folder.serve(&["--config", "tidegate.yaml", "--admin", "127.0.0.1:0"]);
+    let trusting = ["--ca-file", "ca.pem"];
+    let presenting = [
+        "--ca-file",
+        "ca.pem",
+        "--client-cert",
+        "cert.pem",
+        "--client-key",
+        "key.pem",
+    ];
+    let known = check(&folder, &server, &presenting);
+    assert_eq!(known.code, Some(0), "{}", known.whole());
+    let unknown = check(&folder, &server, &trusting);
+    assert_eq!(unknown.code, Some(2), "{}", unknown.whole());
+    assert!(
+        unknown.stderr.contains("--client-cert"),
+        "{}",
+        unknown.stderr
+    );
+    assert!(!unknown.stderr.contains("--token"), "{}", unknown.stderr);
+
+    let url = format!("https://localhost:{}", server.address.port());
+    let listed = folder.run(&[&["rules", "list", "--server", &url], &presenting[..]].concat());
+    assert_eq!(listed.code, Some(0), "{}", listed.whole());
+    let load = "bench http --requests 10 --warm-up 0s --connections 2 --server";
+    let load: Vec<&str> = load.split(' ').collect();
+    let load = folder.run(&[&load[..], &[url.as_str()], &presenting[..]].concat());
+    assert_eq!(load.code, Some(0), "{}", load.whole());
+    let in_environment = [
+        ("TIDEGATE_CLIENT_CERT", "cert.pem"),
+        ("TIDEGATE_CLIENT_KEY", "key.pem"),
+        ("TIDEGATE_DATA_DIR", "data"),
+    ];
+    let status = ["status", "--ca-file", "ca.pem", "--server", &url];
+    let status = folder.run_with(&status, &in_environment);
+    assert_eq!(status.code, Some(0), "{}", status.whole());
+
+    // What cannot be used is said, and no panic.
+    folder.write(
+        "other.pem",
+        &rcgen::KeyPair::generate().unwrap().serialize_pem(),
+    );
+    for (certificate, key, says) in [
+        (Some("cert.pem"), None, "go together"),
+        (None, Some("key.pem"), "go together"),
+        (
+            Some("absent.pem"),
+            Some("key.pem"),
+            "cannot read `absent.pem`",
+        ),
+        (
+            Some("key.pem"),
+            Some("key.pem"),
+            "no certificate in `key.pem`",
+        ),
+        (Some("cert.pem"), Some("cert.pem"), "no private key"),
+        (Some("cert.pem"), Some("other.pem"), "issued together"),
+    ] {
+        let mut more = trusting.to_vec();
+        more.extend(certificate.iter().flat_map(|file| ["--client-cert", file]));
+        more.extend(key.iter().flat_map(|file| ["--client-key", file]));
+        let refused = check(&folder, &server, &more);
+        assert_eq!(refused.code, Some(2), "{}", refused.whole());
+        assert!(refused.stderr.contains(says), "{}", refused.stderr);
+    }
+}
