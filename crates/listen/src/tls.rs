@@ -108,7 +108,7 @@ pub enum TlsError {
 pub struct Tls {
     files: Arc<Files>,
     current: Arc<Current>,
-    clients: Option<Arc<ClientCertificates>>,
+    clients: Option<Arc<ClientVerification>>,
     config: Arc<ArcSwap<ServerConfig>>,
 }
 
@@ -120,7 +120,7 @@ struct Files {
 
 /// Which certificates clients present.
 #[derive(Debug)]
-struct ClientCertificates {
+struct ClientVerification {
     /// The file with the authorities that issued them.
     authorities: PathBuf,
     /// Whether a client without one is refused.
@@ -163,7 +163,7 @@ impl Tls {
     }
 
     fn with_clients(&self, authorities: &Path, is_required: bool) -> Result<Self, TlsError> {
-        let clients = ClientCertificates {
+        let clients = ClientVerification {
             authorities: authorities.to_owned(),
             is_required,
         };
@@ -204,7 +204,7 @@ fn provider() -> Arc<CryptoProvider> {
 
 fn server_config(
     current: &Arc<Current>,
-    clients: Option<&ClientCertificates>,
+    clients: Option<&ClientVerification>,
 ) -> Result<ServerConfig, TlsError> {
     let provider = provider();
     let verifier = match clients {
@@ -220,7 +220,7 @@ fn server_config(
     Ok(config)
 }
 
-impl ClientCertificates {
+impl ClientVerification {
     fn verifier(
         &self,
         provider: &Arc<CryptoProvider>,

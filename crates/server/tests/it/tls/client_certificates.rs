@@ -75,9 +75,12 @@ fn grpc_and_http_have_authorities_of_their_own() {
     let (ours, of_grpc) = (Authority::new(), Authority::new());
     let folder = TestFolder::new();
     let server = serve(&folder, &ours, &["--grpc", "127.0.0.1:0"]);
-    let anybody = TlsClient::new(&ours, None).speaking(b"h2");
+    let uncertified = TlsClient::new(&ours, None).speaking(b"h2");
     let grpc = server.grpc.unwrap();
-    assert!(anybody.ask(grpc, "POST /").is_some(), "gRPC asks for none");
+    assert!(
+        uncertified.ask(grpc, "POST /").is_some(),
+        "gRPC asks for none"
+    );
     drop(server);
 
     folder.write("grpc.pem", &of_grpc.pem());
@@ -90,7 +93,7 @@ fn grpc_and_http_have_authorities_of_their_own() {
     let client = |authority| TlsClient::new(&ours, Some(authority)).speaking(b"h2");
     assert!(client(&of_grpc).ask(grpc, "POST /").is_some());
     assert!(client(&ours).ask(grpc, "POST /").is_none());
-    assert!(anybody.ask(grpc, "POST /").is_none());
+    assert!(uncertified.ask(grpc, "POST /").is_none());
     let check = "POST /v1/check";
     assert!(client(&ours).ask(server.address, check).is_some());
     assert!(client(&of_grpc).ask(server.address, check).is_none());
