@@ -10,16 +10,51 @@ use tidegate_identity::{Identity, JwtKey};
 use tidegate_listen::{Tls, TlsError};
 use tokio::time::MissedTickBehavior;
 
-use crate::config::Config;
+use crate::config::{Config, TlsFiles};
 use crate::store::ServerStore;
 use crate::watch::{FileWatch, PERIOD};
 
+/// How listeners use TLS.
+#[derive(Debug)]
+pub(crate) struct ServedTls {
+    /// Of listeners that are not named here.
+    pub(crate) others: Option<Tls>,
+    /// Of HTTP, with the admin listener. Its calls may require client certificates.
+    pub(crate) http: Option<Tls>,
+    /// Of gRPC, whose connections may require client certificates.
+    pub(crate) grpc: Option<Tls>,
+    pub(crate) gateway: Option<Tls>,
+}
+
+impl ServedTls {
+    /// Reads the files that a configuration names.
+    pub(crate) fn load(config: &Config) -> Result<Self, TlsError> {
+        let load = |files: &TlsFiles| Tls::load(&files.cert, &files.key);
+        let others = config.tls.as_ref().map(load).transpose()?;
+        let http = match (&others, &config.http_tls_client_ca) {
+            (Some(tls), Some(authorities)) => Some(tls.asking_for_certificates(authorities)?),
+            _ => others.clone(),
+        };
+        let grpc = match (&others, &config.tls_client_ca) {
+            (Some(tls), Some(authorities)) => Some(tls.requiring_certificates(authorities)?),
+            _ => others.clone(),
+        };
+        let of_gateway = config
+            .gateway
+            .as_ref()
+            .and_then(|gateway| gateway.tls.as_ref());
+        Ok(Self {
+            gateway: of_gateway.map(load).transpose()?.or_else(|| others.clone()),
+            others,
+            http,
+            grpc,
+        })
+    }
+}
+
 /// The users of such files.
 pub(crate) struct CertificateUsers<'a> {
-    pub(crate) tls: Option<&'a Tls>,
-    pub(crate) http_tls: Option<&'a Tls>,
-    pub(crate) grpc_tls: Option<&'a Tls>,
-    pub(crate) gateway_tls: Option<&'a Tls>,
+    pub(crate) tls: &'a ServedTls,
     pub(crate) gateway: Option<&'a Arc<Gateway>>,
     pub(crate) identity: &'a Arc<Identity>,
     pub(crate) store: &'a ServerStore,
@@ -54,7 +89,7 @@ impl CertificateFiles {
             problem: Mutex::default(),
         };
         if let Err(problem) = (files.read)() {
-            files.keep(problem, true);
+            files.keep(&problem, true);
         }
         files
     }
@@ -86,14 +121,14 @@ impl CertificateFiles {
                     "the certificates were read again"
                 );
             }
-            Err(problem) => self.keep(problem, is_asked),
+            Err(problem) => self.keep(&problem, is_asked),
         }
     }
 
     /// Keeps what was read before. The same problem is logged once, unless an operator asks.
-    fn keep(&self, problem: String, is_asked: bool) {
-        let known = self.problem.lock().replace(problem.clone());
-        if is_asked || known.as_ref() != Some(&problem) {
+    fn keep(&self, problem: &str, is_asked: bool) {
+        let known = self.problem.lock().replace(problem.to_owned());
+        if is_asked || known.as_deref() != Some(problem) {
             tracing::error!(
                 settings = self.settings.join(", "),
                 "the certificates stay as they were: {problem}"
@@ -126,18 +161,18 @@ pub(crate) fn watch(config: &Config, users: &CertificateUsers<'_>) -> Vec<Certif
         (
             &["tls_cert", "tls_key"],
             config.tls.as_ref(),
-            users.tls.cloned(),
+            users.tls.others.clone(),
         ),
         (
             &["gateway_tls_cert", "gateway_tls_key"],
             gateway_files,
-            users.gateway_tls.cloned(),
+            users.tls.gateway.clone(),
         ),
     ];
     for (settings, files, tls) in pairs {
         if let (Some(files), Some(tls)) = (files, tls) {
             let paths = [files.cert.clone(), files.key.clone()];
-            let read = move || tls.reload().map_err(text);
+            let read = move || tls.reload().map_err(|error| error.to_string());
             all.push(CertificateFiles::new(settings, paths, read));
         }
     }
@@ -145,29 +180,37 @@ pub(crate) fn watch(config: &Config, users: &CertificateUsers<'_>) -> Vec<Certif
         (
             &["tls_client_ca"],
             config.tls_client_ca.clone(),
-            users.grpc_tls.cloned(),
+            users.tls.grpc.clone(),
         ),
         (
             &["http_tls_client_ca"],
             config.http_tls_client_ca.clone(),
-            users.http_tls.cloned(),
+            users.tls.http.clone(),
         ),
     ];
     for (settings, file, tls) in of_clients {
         if let (Some(file), Some(tls)) = (file, tls) {
-            let read = move || tls.reload_authorities().map_err(text);
+            let read = move || tls.reload_authorities().map_err(|error| error.to_string());
             all.push(CertificateFiles::new(settings, [file], read));
         }
     }
     let upstream_ca = gateway.and_then(|gateway| gateway.upstream_ca.clone());
     if let (Some(file), Some(gateway)) = (upstream_ca, users.gateway.cloned()) {
-        let read = move || gateway.reload_authorities().map_err(text);
+        let read = move || {
+            gateway
+                .reload_authorities()
+                .map_err(|error| error.to_string())
+        };
         all.push(CertificateFiles::new(&["upstream_ca"], [file], read));
     }
     let key = config.identify.jwt.as_ref().map(|jwt| &jwt.key);
     if let Some(JwtKey::JwksUrl { ca: Some(file), .. }) = key {
         let identity = Arc::clone(users.identity);
-        let read = move || identity.reload_authorities().map_err(text);
+        let read = move || {
+            identity
+                .reload_authorities()
+                .map_err(|error| error.to_string())
+        };
         all.push(CertificateFiles::new(&["jwks_ca"], [file.clone()], read));
     }
     let of_redis = config.redis_tls.clone();
@@ -181,10 +224,6 @@ pub(crate) fn watch(config: &Config, users: &CertificateUsers<'_>) -> Vec<Certif
         all.push(CertificateFiles::new(settings, paths, read));
     }
     all
-}
-
-fn text(error: TlsError) -> String {
-    error.to_string()
 }
 
 /// Reads files when they change, for as long as the server runs.

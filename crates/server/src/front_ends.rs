@@ -67,7 +67,7 @@ pub(crate) static FRONT_ENDS: [ServedFrontEnd; 5] = [
 async fn serve_http(service: &Service, listener: TcpListener, calls: ServedCalls, drain: Drain) {
     let exchanges = service.admin.sinks.exchanges(FrontEnd::Http);
     let settings = ListenSettings {
-        tls: service.http_tls.clone(),
+        tls: service.tls.http.clone(),
         ..listening(service, Some(exchanges))
     };
     let mut api = Api::new(Arc::clone(&service.admin), calls);
@@ -77,7 +77,7 @@ async fn serve_http(service: &Service, listener: TcpListener, calls: ServedCalls
 
 async fn serve_grpc(service: &Service, listener: TcpListener, drain: Drain) {
     let settings = ListenSettings {
-        tls: service.grpc_tls.clone(),
+        tls: service.tls.grpc.clone(),
         ..listening(service, service.admin.sinks.grpc_exchanges())
     };
     if let Some(threads) = &service.threads {
@@ -98,7 +98,7 @@ async fn serve_gateway(service: &Service, listener: TcpListener, drain: Drain) {
     if let (Some(gateway), Some(threads)) = (admin.gateway.clone(), &service.threads) {
         let shared = service.settings.clone();
         let settings = ListenSettings {
-            tls: service.gateway_tls.clone().or(shared.tls),
+            tls: service.tls.gateway.clone(),
             budget: Some(service.descriptors.for_gateway()),
             exchanges: Some(admin.sinks.exchanges(FrontEnd::Gateway)),
             ..shared

@@ -11,13 +11,13 @@ use tidegate_gateway::{Gateway, GatewaySettings};
 use tidegate_identity::{Identity, KeptFiles};
 use tidegate_listen::clock::Stopwatch;
 use tidegate_listen::stall::BodyRate;
-use tidegate_listen::{ListenSettings, Threads, Tls};
+use tidegate_listen::{ListenSettings, Threads};
 use tokio::sync::Mutex;
 
 use crate::admin::{Admin, Opened};
 use crate::admin_token;
-use crate::certificate_files::{self, CertificateUsers};
-use crate::config::{Config, TlsFiles};
+use crate::certificate_files::{self, CertificateUsers, ServedTls};
+use crate::config::Config;
 use crate::data_dir::{DataDir, DataDirError, LockedDir, running};
 use crate::file_descriptors::FileDescriptors;
 use crate::http::ServedCalls;
@@ -46,12 +46,9 @@ pub struct Service {
     pub(crate) settings: ListenSettings,
     /// What is called on the HTTP port.
     pub(crate) calls_on_http: ServedCalls,
-    /// How gRPC is served; it may require client certificates.
-    pub(crate) grpc_tls: Option<Tls>,
-    /// How HTTP is served, with the admin listener; calls may require client certificates.
-    pub(crate) http_tls: Option<Tls>,
+    pub(crate) tls: ServedTls,
+    /// Whether calls over HTTP need a client certificate.
     pub(crate) needs_certificate: bool,
-    pub(crate) gateway_tls: Option<Tls>,
     /// For front ends whose connections stay on one thread, if any is on.
     pub(crate) threads: Option<Threads>,
     pub(crate) descriptors: FileDescriptors,
@@ -78,18 +75,8 @@ impl Service {
         }
         start_clocks();
         warn_if_open(config);
-        let tls = load_tls(config.tls.as_ref())?;
-        let grpc_tls = match (&tls, &config.tls_client_ca) {
-            (Some(tls), Some(authorities)) => Some(tls.requiring_certificates(authorities)?),
-            _ => tls.clone(),
-        };
-        let http_tls = match (&tls, &config.http_tls_client_ca) {
-            (Some(tls), Some(authorities)) => Some(tls.asking_for_certificates(authorities)?),
-            _ => tls.clone(),
-        };
+        let tls = ServedTls::load(config)?;
         let descriptors = FileDescriptors::share_out(config);
-        let of_gateway = config.gateway.as_ref();
-        let gateway_tls = load_tls(of_gateway.and_then(|gateway| gateway.tls.as_ref()))?;
         let has_threads =
             config.grpc.is_some() || config.gateway.is_some() || config.resp.is_some();
         let threads = has_threads.then(Threads::start).transpose();
@@ -111,10 +98,7 @@ impl Service {
             .await;
         let recorded = recorded::open(config)?;
         let users = CertificateUsers {
-            tls: tls.as_ref(),
-            http_tls: http_tls.as_ref(),
-            grpc_tls: grpc_tls.as_ref(),
-            gateway_tls: gateway_tls.as_ref(),
+            tls: &tls,
             gateway: gateway.as_ref(),
             identity: &identity,
             store: &store,
@@ -150,7 +134,7 @@ impl Service {
             tracing::warn!("{warning}");
         }
         let settings = ListenSettings {
-            tls,
+            tls: tls.others.clone(),
             max_connections: config.max_connections,
             drain_timeout: config.drain_timeout.into(),
             // If a proxy disconnects while its client waits for a delay, its charge is given back.
@@ -164,10 +148,8 @@ impl Service {
                 Some(_) => ServedCalls::OfServices,
                 None => ServedCalls::All,
             },
-            grpc_tls,
-            http_tls,
+            tls,
             needs_certificate: config.http_tls_client_ca.is_some(),
-            gateway_tls,
             threads,
             descriptors,
             watches,
@@ -189,11 +171,6 @@ fn warn_if_open(config: &Config) {
             );
         }
     }
-}
-
-fn load_tls(files: Option<&TlsFiles>) -> Result<Option<Tls>, RunError> {
-    let tls = files.map(|files| Tls::load(&files.cert, &files.key));
-    Ok(tls.transpose()?)
 }
 
 /// The data directory, for fetched keys.

@@ -56,9 +56,11 @@ pub(super) fn local_server(server: &str, directory: &Path) -> Option<LocalServer
     let reached = running.at(host.trim_start_matches('[').trim_end_matches(']'), port)?;
     let path = uri.path().trim_end_matches('/');
     // With a certificate the name is safe to use; without one, only the address cannot be taken by another program.
-    let base = |address: SocketAddr| match is_plain {
-        true => format!("http://{address}{path}"),
-        false => format!("https://{host}:{}{path}", address.port()),
+    let base = |address: SocketAddr| {
+        if is_plain {
+            return format!("http://{address}{path}");
+        }
+        format!("https://{host}:{}{path}", address.port())
     };
     Some(LocalServer {
         api: base(reached.api),

@@ -9,7 +9,6 @@ use tidegate::headers::{HeaderSettings, ResetForm};
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::{DenialAnswer, OnStoreFailure, RuleSettings};
 use tidegate::{Attributes, Micros};
-use tidegate_redis::RedisSettings;
 
 use crate::memory_limit::default_max_memory;
 use crate::otlp::parse_otlp_url;
@@ -60,12 +59,9 @@ pub(super) fn config(
     let max_keys = number(&fields, "max_keys", problems);
     let max_memory = fields.parsed("max_memory", at_least_1_mib, problems);
     let key_secret = secret::read(&fields, "key_secret_file", overrides, problems);
-    let redis = redis::read(&mut fields, overrides, &mut notes, problems);
+    let secret = key_secret.as_ref();
+    let redis = redis::read(&mut fields, secret, overrides, &mut notes, problems);
     let (redis, redis_tls) = redis.unzip();
-    let redis = redis.map(|mut redis: RedisSettings| {
-        redis.key_secret = key_secret.as_ref().map(|secret| secret.bytes().to_vec());
-        redis
-    });
     let unless = match trust_timestamps {
         _ if redis.is_some() => Some("redis"),
         Some(true) => Some("trust_timestamps"),

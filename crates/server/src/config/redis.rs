@@ -7,6 +7,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tidegate::Micros;
 use tidegate::document::{Fields, Problems};
+use tidegate_identity::Secret;
 use tidegate_listen::Tls;
 use tidegate_redis::{Namespace, NamespaceError, RedisSettings, RedisTls, RedisUrl, UrlError};
 
@@ -24,6 +25,7 @@ const SHARED_ONLY: [&str; 3] = ["namespace", "instances", "secret_attributes"];
 
 pub(super) fn read(
     fields: &mut Fields<'_>,
+    key_secret: Option<&Secret>,
     overrides: &Overrides<'_>,
     notes: &mut Vec<String>,
     problems: &mut Problems,
@@ -79,6 +81,7 @@ pub(super) fn read(
     settings.sentinel_user = sentinel_user;
     settings.sentinel_password = sentinel_password.map(|password| password.text().to_owned());
     settings.tls = tls;
+    settings.key_secret = key_secret.map(|secret| secret.bytes().to_vec());
     settings.namespace = namespace;
     settings.deadline = deadline?;
     Some((settings, tls_files))
