@@ -23,6 +23,7 @@ use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body, Proxy};
 
 use crate::arguments::ServerArgs;
+use crate::output::plain;
 
 /// How long a call may take, from the DNS lookup to the end of the answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -179,6 +180,18 @@ impl Reply {
             return Ok(self);
         }
         Err(Refused::new(&self.call, self.status, &self.body).into())
+    }
+
+    /// The reply about a client that was named; otherwise the server's error, with a tip if an attribute was meant.
+    pub(crate) fn accept_client(self, client: Option<&str>) -> anyhow::Result<Self> {
+        let attribute = client.filter(|client| self.status == 422 && client.contains('='));
+        let accepted = self.accept(&[200]);
+        match attribute {
+            Some(attribute) => accepted.map_err(|error| {
+                anyhow!("{error}; an attribute is written `-a {}`", plain(attribute))
+            }),
+            None => accepted,
+        }
     }
 
     /// The part of the body under `key`.

@@ -111,7 +111,7 @@ mod tests {
             ("tidegate check path=/a",                  "use '-a path=/a'"),
             ("tidegate check --path /a",                "use '-a path=/a'"),
             ("tidegate check --user-id=u1",             "use '-a user_id=u1'"),
-            ("tidegate reset user_id=u1",               "use '-a user_id=u1'"),
+            ("tidegate reset --user-id u1",             "use '-a user_id=u1'"),
             ("tidegate bench http user_id=u1",          "use '-a user_id=u1'"),
         ];
         for (line, expected) in table {

@@ -99,7 +99,7 @@ impl ExplainArgs {
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Answer> {
     let client = ApiClient::new(&args.server)?;
     let reply = client.post("/v1/explain", &args.body()?)?;
-    let reply = reply.accept(&[200])?;
+    let reply = reply.accept_client(args.client.as_deref())?;
     let is_allowed = reply.part("decision")?.get("allowed") == Some(&json!(true));
     let now = args.question.now();
     let page = || {

@@ -36,7 +36,8 @@ pub(crate) fn run(args: &ResetArgs) -> anyhow::Result<Answer> {
     if let Some(rule) = &args.rule {
         body["rule"] = json!(rule);
     }
-    let reply = client.post("/v1/reset", &body)?.accept(&[200])?;
+    let reply = client.post("/v1/reset", &body)?;
+    let reply = reply.accept_client(args.client.as_deref())?;
     let counters = reply.list("reset")?;
     if args.server.json {
         output::print_json(&reply.body)?;

@@ -104,6 +104,13 @@ fn a_client_with_a_secret_key_is_worked_on_by_its_digest() {
                 .contains("is not a key that was seen; give the key itself")
         );
     }
+    // An attribute without its flag.
+    for command in ["explain", "reset"] {
+        let refused = run(&folder, &server, &[command, "user_id=u1"]);
+        assert_eq!(refused.code, Some(2), "{}", refused.whole());
+        let tip = "; an attribute is written `-a user_id=u1`";
+        assert!(refused.stderr.contains(tip), "{}", refused.stderr);
+    }
     let blocked = ["override", "per-key", digest, "blocked", "--for", "1h"];
     assert_eq!(run(&folder, &server, &blocked).code, Some(0));
     let reset = run(&folder, &server, &["reset", digest, "--rule", "per-key"]);
