@@ -1,13 +1,20 @@
-"""The start of the page: what is measured, how to read it, and the verdict."""
+"""The start of the page: the verdict, what is measured, and how to read it."""
 
 from . import promises
 
 
-def lines(found, rows):
+def lines(found, rows, drawn):
     text = [
         "# Accuracy",
         "",
         "<!-- Written by `./scripts/accuracy report` from bench/results/accuracy. Do not edit: run the suite again. -->",
+        "",
+    ]
+    if not found:
+        return text + ["No results yet: `./scripts/accuracy`."]
+    text += verdict(found, rows, drawn)
+    text += [
+        "## How it is measured",
         "",
         "What Tidegate and other limiters admit of the same arrivals, compared with what they should have admitted. "
         "Arrivals follow from a seed, and time is virtual: each limiter is given the time of each request, so a run takes no waiting, and two runs print the same. "
@@ -28,8 +35,6 @@ def lines(found, rows):
         "*window edge*, a client that knows where windows and slots begin; *zipf keys*, a thousand keys, a few of them far over their limit.",
         "",
     ]
-    if not found:
-        return text + ["No results yet: `./scripts/accuracy`."]
     text += ["| | |", "| --- | --- |"]
     dates = sorted({result["date"] for result in found.values()})
     text.append(f"| date | {dates[0]}" + (f" to {dates[-1]}" if len(dates) > 1 else "") + " |")
@@ -37,7 +42,7 @@ def lines(found, rows):
     text.append(f"| versions | {', '.join(dict.fromkeys(versions))} |")
     text += [f"| measured at | {line} |" for line in measured_at(found)]
     text.append("| command | `./scripts/accuracy`, or one group: `./scripts/accuracy NAME`; the page: `./scripts/accuracy report` |")
-    return text + [""] + verdict(found, rows)
+    return text + [""]
 
 
 def measured_at(found):
@@ -54,7 +59,7 @@ def retries_of(rows):
     return f"{admitted:,} of {tried:,}", f"{early:,}"
 
 
-def verdict(found, rows):
+def verdict(found, rows, drawn):
     """What was checked of Tidegate, and what of it failed."""
     ours = [row for row in rows if promises.is_ours(row) and promises.is_shared(row)]
     broken = list(promises.judge(found))
@@ -63,17 +68,16 @@ def verdict(found, rows):
     exact, leased_too = retries_of(same), retries_of([row for row in ours if row["store"] == "leased"])
     leased = [row for row in ours if row["store"] == "leased" and row["scenario"] in promises.SATURATED]
     text = [
-        "## Verdict",
-        "",
-        f"Tidegate in {len(ours)} runs with {arrivals:,} requests:",
-        "",
-        f"- over the promise of the algorithm: {sum(row['over_promise'] > 0 for row in ours)} runs",
-        f"- decisions in memory and exact over Redis that are not those of the reference: {sum(row['different'] for row in same):,} of {sum(row['arrivals'] for row in same):,}",
-        "- denied requests of cost 1, 5 and 20 admitted at their `retry_after`, if no other comes: in memory and exact {}; a microsecond before: {}".format(*exact),
-        *(["- the same for leased limits, with 1 to 8 instances: {}; with one instance, 3 ms before: {}".format(*leased_too)] if leased_too[0] != "0 of 0" else []),
-        *([f"- leased, under saturation and after five seconds: at least {min(row['late'][0] * 100 / row['late'][1] for row in leased):.1f} % of what the reference admits"] if leased else []),
+        f"- Of {sum(row['arrivals'] for row in same):,} decisions in memory and exact over Redis, **{sum(row['different'] for row in same):,} differ** from those of the reference, to the microsecond.",
+        f"- In {len(ours)} runs with {arrivals:,} requests, **{sum(row['over_promise'] > 0 for row in ours)} runs** admitted more than the algorithm promises.",
+        "- Of the denied requests **{}** were admitted at their `retry_after`, if no other came, and {} a microsecond before.".format(*exact),
         "",
     ]
+    if "edge" in drawn:
+        text += ["![Most admitted in any second by a client at the edges of windows](images/accuracy/edge.svg)", ""]
+    if leased:
+        least = min(row["late"][0] * 100 / row["late"][1] for row in leased)
+        text += [f"With `sync: leased`, under saturation and after five seconds, at least {least:.1f} % of what the reference admits is admitted. " + ("Of the denied requests {} were admitted at their `retry_after`, with 1 to 8 instances; with one instance, 3 ms before: {}.".format(*leased_too) if leased_too[0] != "0 of 0" else ""), ""]
     if broken:
         text += [f"**{len(broken)} broken promises:**", "", *[f"- {line}" for line in broken], ""]
     return text

@@ -20,8 +20,8 @@ def build(found):
     rows = [row for row in rows if not row.get("skipped")]
     files = {IMAGES / f"{name}.svg": svg for name, svg in charts.draw(rows)}
     drawn = {path.stem for path in files}
-    lines = head.lines(found, rows)
-    lines += tables.window_edge(rows, drawn)
+    lines = head.lines(found, rows, drawn)
+    lines += tables.window_edge(rows)
     lines += tables.apisix(rows, drawn)
     lines += tables.patterns(rows)
     lines += tables.concurrency(rows)

@@ -81,15 +81,14 @@ def image(name, alt, drawn):
     return [f"![{alt}](images/accuracy/{name}.svg)", ""] if name in drawn else []
 
 
-def window_edge(rows, drawn):
+def window_edge(rows):
     return [
         "## The burst at the edge of a window",
         "",
         "A known weakness of fixed windows: a client sends its whole limit right before the end of a window and again right after, and has twice the limit through in a moment. "
         "The client here also knows slots, and goes on through the next window, which is the worst that can happen to a `sliding_window_counter`. "
-        "Choose `sliding_window_log` or `strict: true` where no second may ever have more than the limit.",
+        "Choose `sliding_window_log` or `strict: true` where no second may ever have more than the limit. The chart is at the start of this page.",
         "",
-        *image("edge", "Most admitted in any second by a client at the edges of windows", drawn),
         *table(of(rows, EDGE)),
     ]
 

@@ -1,6 +1,6 @@
 """Writes docs/performance.md and its charts from the results. Nothing in them is written by hand."""
 
-from . import bounds, capacity, chart, results
+from . import bounds, capacity, chart, headline, results
 from .figures import duration, is_even, middle, ratio, values, verdict
 from .sections import SECTIONS
 from .settings import ROOT
@@ -34,6 +34,9 @@ def write_files(files, images, check):
 
 def build(found):
     files, lines = {}, head(found)
+    overview = headline.overview(found)
+    if overview:
+        files[IMAGES / f"{headline.CHART}.svg"] = overview
     for section in SECTIONS:
         lines += ["", f"## {section.title}", "", section.text, ""]
         for group in section.groups:
@@ -60,7 +63,10 @@ def build(found):
 
 def head(found):
     lines = ["# Performance", "", "<!-- Written by `./scripts/bench report` from bench/results. Do not edit: run the benchmark again. -->", ""]
+    lines += headline.lines(found) + behind(found)
     lines += [
+        "## How it is measured",
+        "",
         "Tidegate, other limiters, and servers that do nothing but speak the protocol (*ceilings*), measured in turns on one machine in one run. "
         "The server is pinned to one core and the load to another. What counts is the **CPU time per decision** of the server: user and system time of its process and its children. "
         "Throughput and latency depend on what else the machine does, and on the load generator, which is not always faster than the server; `busy` is the share of its core that the server used.",
@@ -85,7 +91,7 @@ def head(found):
     lines.append(f"| versions | {', '.join(versions)} |")
     lines.append("| build | Tidegate's profile `dist`, as it is shipped; libraries in process with cargo's own release settings, the same for all (no link-time optimisation across crates) |")
     lines.append("| command | `./scripts/bench`, or one group: `./scripts/bench NAME`; the page: `./scripts/bench report` |")
-    return lines + [""] + behind(found)
+    return lines + [""]
 
 
 def behind(found):

@@ -9,6 +9,7 @@ mod evictions;
 mod exchange;
 mod fleet;
 mod ground;
+mod headline;
 mod load;
 mod machine;
 mod measure;

@@ -1,10 +1,13 @@
 //! The words of `docs/reliability.md` around its tables.
 
-pub(crate) const INTRODUCTION: &str = "\
+pub(crate) const TITLE: &str = "\
 # Reliability
 
 <!-- Written by `./scripts/faults report` from crates/faults/results. Do not edit: run the suite again. -->
 
+";
+
+pub(crate) const PROMISES: &str = "\
 What Tidegate does when something breaks: one fault at a time, real processes, more demand than the limits allow. Each figure was measured and is compared
 with what is promised; one beyond its bound fails its row and the suite.
 

@@ -7,30 +7,36 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
-use crate::page::{COLUMNS, INTRODUCTION, REDIS_NOTES, RESOURCE_NOTES, SERVER_NOTES};
+use crate::headline;
+use crate::page::{COLUMNS, PROMISES, REDIS_NOTES, RESOURCE_NOTES, SERVER_NOTES, TITLE};
 use crate::results::{RowEnd, RowResult};
 use crate::row::{FaultGroup, FaultRow, RowFact, RowFigures, shown};
 use crate::rows;
 use crate::rules::{CountedRule, CountedShape, RuleSync};
 
-fn page() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reliability.md")
+fn documentation() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
-/// Writes the page; with `is_check`, fails if it is not what the results say.
+/// Writes the page and its chart; with `is_check`, fails if one is not what the results say.
 pub(crate) fn write(is_check: bool) -> anyhow::Result<()> {
-    let text = build()?;
-    let is_current = fs::read_to_string(page()).is_ok_and(|current| current == text);
-    if is_check && !is_current {
-        bail!(
-            "docs/reliability.md does not follow from crates/faults/results; run `./scripts/faults report`"
-        );
-    }
-    if !is_current {
-        fs::write(page(), text)?;
+    for (name, text) in build()? {
+        let path = documentation().join(name);
+        let is_current = fs::read_to_string(&path).is_ok_and(|current| current == text);
+        if is_check && !is_current {
+            bail!(
+                "docs/{name} does not follow from crates/faults/results; run `./scripts/faults report`"
+            );
+        }
+        if !is_current {
+            fs::create_dir_all(path.parent().unwrap_or(&path))?;
+            fs::write(path, text)?;
+        }
     }
     Ok(())
 }
+
+const CHART: &str = "images/reliability/latency.svg";
 
 type StoredRow = (FaultRow, Option<RowResult>);
 
@@ -40,14 +46,22 @@ fn stored(group: FaultGroup) -> anyhow::Result<Vec<StoredRow>> {
     results.collect()
 }
 
-fn build() -> anyhow::Result<String> {
+/// The files of the page, by their path below `docs`.
+fn build() -> anyhow::Result<[(&'static str, String); 2]> {
     let redis = stored(FaultGroup::Redis)?;
     let servers = stored(FaultGroup::Servers)?;
     let resources = stored(FaultGroup::Resources)?;
     let all: Vec<&StoredRow> = redis.iter().chain(&servers).chain(&resources).collect();
-    let mut text = INTRODUCTION.to_owned();
+    let rows: Vec<_> = all
+        .iter()
+        .map(|(row, result)| (row, result.as_ref()))
+        .collect();
+    let mut text = TITLE.to_owned();
+    text += &headline::sentences(&rows);
+    let _ = writeln!(text, "![{}]({CHART})\n", headline::CHART_TITLE);
+    text += &not_passed(&all);
+    text += PROMISES;
     text += &machine(&all);
-    text += &summary(&all);
     text += COLUMNS;
     text += REDIS_NOTES;
     text += &commits(&redis);
@@ -60,7 +74,7 @@ fn build() -> anyhow::Result<String> {
     text += RESOURCE_NOTES;
     text += &commits(&resources);
     text += &facts_table(&resources);
-    Ok(text)
+    Ok([("reliability.md", text), (CHART, headline::chart(&rows))])
 }
 
 fn machine(all: &[&StoredRow]) -> String {
@@ -105,19 +119,9 @@ fn commits(rows: &[StoredRow]) -> String {
     lines.chain(["\n".to_owned()]).collect()
 }
 
-fn summary(all: &[&StoredRow]) -> String {
-    let count = |end: RowEnd| {
-        let ends = all.iter().filter_map(|(_, result)| result.as_ref());
-        ends.filter(|result| result.end == end).count()
-    };
-    let missing = all.iter().filter(|(_, result)| result.is_none()).count();
-    let mut text = format!(
-        "Of {} faults, {} stayed within their bounds, {} did not, {} could not be run on this machine, and {missing} have not been run.\n\n",
-        all.len(),
-        count(RowEnd::Passed),
-        count(RowEnd::Failed),
-        count(RowEnd::Skipped),
-    );
+/// The rows that were beyond a bound or skipped, and why.
+fn not_passed(all: &[&StoredRow]) -> String {
+    let mut text = String::new();
     for (row, result) in all {
         let Some(result) = result
             .as_ref()
@@ -132,12 +136,7 @@ fn summary(all: &[&StoredRow]) -> String {
         };
         let _ = writeln!(text, "- {verb}: `{}`. {}", row.name, problems(result));
     }
-    if text.ends_with("`.\n")
-        || text
-            .lines()
-            .last()
-            .is_some_and(|line| line.starts_with("- "))
-    {
+    if !text.is_empty() {
         text.push('\n');
     }
     text
