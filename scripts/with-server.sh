@@ -1,4 +1,4 @@
-# Sourced by the scripts that ask a real server: starts the debug build in a temporary folder, and at the end
+# Sourced by the scripts that ask a real server: starts the debug build (or TIDEGATE_BIN) in a temporary folder, and at the end
 # waits for it to stop before the folder is removed, because it writes its counters there while it stops.
 folder=$(mktemp -d)
 server=""
@@ -19,7 +19,7 @@ trap stop_server EXIT
 start_server() {
   local front_end=$1
   shift
-  "${CARGO_TARGET_DIR:-$PWD/target}/debug/tidegate" serve --http 127.0.0.1:0 --data-dir "$folder/data" --log-level warn "$@" \
+  "${TIDEGATE_BIN:-${CARGO_TARGET_DIR:-$PWD/target}/debug/tidegate}" serve --http 127.0.0.1:0 --data-dir "$folder/data" --log-level warn "$@" \
     >"$folder/out" 2>"$folder/log" &
   server=$!
   for _ in $(seq 100); do
