@@ -102,7 +102,7 @@ async fn a_redis_that_wants_a_password_is_reported_with_the_setting_that_gives_i
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_user_that_the_guide_makes_may_do_all_that_is_needed_and_no_more() {
-    let guide = include_str!("../../../../docs/guides/many-nodes.md");
+    let guide = include_str!("../../../../docs/guides/redis.md");
     let mut lines = guide.lines();
     let command = lines.find(|line| line.starts_with("ACL SETUSER tidegate"));
     let command: Vec<&str> = command.unwrap().split(' ').collect();

@@ -10,7 +10,9 @@ use super::headers::{Passing, a_response_is_streamed, each_header_arrives_once};
 use super::proxy::{Proxy, program};
 use super::story::{Manners, Setup, play, status_with_stopped_server, status_without_server};
 
-const PAGE: &str = "other-gateways.md";
+const PAGE: &str = "haproxy.md";
+/// Has the files of the server.
+const SERVER_PAGE: &str = "other-gateways.md";
 
 /// `HAProxy` with the script and a configuration of the guide. `asking` is where the script asks.
 pub(crate) fn start(setup: &Setup, configuration: &str, asking: &ReservedPort) -> Proxy {
@@ -35,7 +37,7 @@ pub(crate) fn configuration() -> String {
 
 #[test]
 fn haproxy_asks_before_it_forwards() {
-    let setup = Setup::of(&Guide::open(PAGE));
+    let setup = Setup::of(&Guide::open(SERVER_PAGE));
     let asking = ReservedPort::new();
     let proxy = start(&setup, &configuration(), &asking);
     let manners = Manners {
@@ -49,7 +51,7 @@ fn haproxy_asks_before_it_forwards() {
 
 #[test]
 fn haproxy_sends_each_header_of_a_limit_once() {
-    let setup = Setup::of(&Guide::open(PAGE));
+    let setup = Setup::of(&Guide::open(SERVER_PAGE));
     let asking = ReservedPort::new();
     let proxy = start(&setup, &configuration(), &asking);
     let passing = Passing {
@@ -62,7 +64,7 @@ fn haproxy_sends_each_header_of_a_limit_once() {
 
 #[test]
 fn haproxy_can_go_on_without_a_server() {
-    let setup = Setup::of(&Guide::open(PAGE));
+    let setup = Setup::of(&Guide::open(SERVER_PAGE));
     let configuration = configuration();
     let lines = configuration.split_inclusive('\n');
     let configuration: String = lines

@@ -16,7 +16,8 @@ use tidegate_testkit_server::PATIENCE;
 const TOKEN: &str = "a-token-of-the-worker";
 
 /// A server that wants a token of the worker, with a rule of its own next to those of the guide.
-fn setup(guide: &Guide) -> Setup {
+fn setup() -> Setup {
+    let guide = Guide::open("other-gateways.md");
     let folder = ProgramFolder::new();
     folder.write("worker-token", TOKEN);
     let tokens = "tokens: [{name: worker, token_file: worker-token, scopes: [check]}]\n";
@@ -24,6 +25,11 @@ fn setup(guide: &Guide) -> Setup {
     let rule = "  - {id: reports, match: {path: /reports}, per: [], limit: 1, algorithm: concurrency, lease_ttl: 1h}\n";
     folder.write("rules.yaml", &(guide.yaml("rules:") + rule));
     Setup::with_files(folder)
+}
+
+/// The worker of its guide.
+fn module() -> String {
+    Guide::open("workers.md").blocks("js")[0].clone()
 }
 
 fn start(setup: &Setup, module: &str) -> Proxy {
@@ -47,9 +53,8 @@ fn get(proxy: &Proxy, path: &str, key: &str) -> ClientReply {
 
 #[test]
 fn a_worker_asks_before_it_forwards() {
-    let guide = Guide::open("other-gateways.md");
-    let setup = setup(&guide);
-    let proxy = start(&setup, &guide.blocks("js")[0]);
+    let setup = setup();
+    let proxy = start(&setup, &module());
     for left in ["2", "1", "0"] {
         let allowed = get(&proxy, "/v1/own", "k1").with_status(200);
         assert_eq!(allowed.body, "served");
@@ -82,10 +87,8 @@ fn a_worker_asks_before_it_forwards() {
 
 #[test]
 fn a_worker_can_go_on_without_a_server() {
-    let guide = Guide::open("other-gateways.md");
-    let setup = setup(&guide);
-    let module =
-        guide.blocks("js")[0].replace("undecided = { status: 503,", "undecided = { status: 200,");
+    let setup = setup();
+    let module = module().replace("undecided = { status: 503,", "undecided = { status: 200,");
     let proxy = start(&setup, &module);
     assert_eq!(status_with_stopped_server(&setup, &proxy), 200);
     assert_eq!(status_without_server(setup, &proxy), 200);
