@@ -68,7 +68,7 @@ def verdict(found, rows, drawn):
     exact, leased_too = retries_of(same), retries_of([row for row in ours if row["store"] == "leased"])
     leased = [row for row in ours if row["store"] == "leased" and row["scenario"] in promises.SATURATED]
     text = [
-        f"- Of {sum(row['arrivals'] for row in same):,} decisions in memory and exact over Redis, **{sum(row['different'] for row in same):,} differ** from those of the reference, to the microsecond.",
+        f"- Of {sum(row['arrivals'] for row in same):,} decisions in memory and exact over Redis, **{sum(row['different'] for row in same):,} differ** from those of the reference.",
         f"- In {len(ours)} runs with {arrivals:,} requests, **{sum(row['over_promise'] > 0 for row in ours)} runs** admitted more than the algorithm promises.",
         "- Of the denied requests **{}** were admitted at their `retry_after`, if no other came, and {} a microsecond before.".format(*exact),
         "",

@@ -1,7 +1,7 @@
 """The first lines of the page: the figures that are asked for most, and one chart."""
 
 from . import chart
-from .capacity import figure
+from .capacity import BUSY, figure, per_second
 from .figures import digits, duration, middle, rate, values
 
 CHART = "overview"
@@ -17,7 +17,7 @@ def lines(found):
     text = []
     if http and resp and gateway:
         text.append(
-            f"- **A core decides {rate(http[1])} checks a second over HTTP**, {duration(http[0])} of CPU time each; {rate(resp[1])} a second over the Redis protocol, pipelined, "
+            f"- **A core decides {rate(http[1])} checks a second over HTTP**, {duration(http[0])} of CPU time each (plan with {rate(per_second(http[0]))}, which keep it {BUSY:.0%} busy); {rate(resp[1])} a second over the Redis protocol, pipelined, "
             f"and {rate(gateway[1])} requests a second through the gateway."
         )
     if hot and many and all(shared):
