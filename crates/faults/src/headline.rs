@@ -77,6 +77,7 @@ pub(crate) fn chart(all: &[(&FaultRow, Option<&RowResult>)]) -> String {
          <text x=\"16\" y=\"24\" class=\"title\">{title}</text>\n\
          <text x=\"16\" y=\"44\" class=\"small\">milliseconds; the line is the bound, {LATENCY_BOUND_MS} ms</text>\n"
     );
+    let bound = left + LATENCY_BOUND_MS * scale;
     let mut y = top;
     for (name, value) in &bars {
         let length = (value * scale).max(1.0);
@@ -86,12 +87,11 @@ pub(crate) fn chart(all: &[(&FaultRow, Option<&RowResult>)]) -> String {
              <text x=\"{:.1}\" y=\"{}\" class=\"small\">{value:.1}</text>",
             left - 10.0,
             y + 15.0,
-            left + length + 8.0,
+            bound + 10.0,
             y + 15.0,
         );
         y += 30.0;
     }
-    let bound = left + LATENCY_BOUND_MS * scale;
     let _ = writeln!(
         svg,
         "<line x1=\"{bound:.1}\" x2=\"{bound:.1}\" y1=\"{}\" y2=\"{}\" class=\"bound\"/>\n</svg>",

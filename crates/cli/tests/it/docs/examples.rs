@@ -1,6 +1,10 @@
-//! Examples whose commands are run, and what they print compared: those of the algorithms, and the first of the README.
+//! Examples whose commands are run, and what they print compared: those of the algorithms, the first of the README,
+//! and two for a shell.
 
 use std::fs;
+use std::process::Command;
+
+use tidegate::rules::ValueDigest;
 
 use super::{page, root};
 use crate::server::ProgramFolder;
@@ -104,4 +108,42 @@ fn the_readme_shows_what_the_quickstart_grants() {
         "{}",
         run.stdout
     );
+}
+
+/// Runs a command of the guide for a shell in a folder that has the files of the project.
+fn shell(start: &str, folder: &ProgramFolder) -> String {
+    let guide = page("docs/guides/operating.md");
+    let command = guide.lines().find_map(|line| {
+        let command = line.strip_prefix("$ ")?;
+        command.starts_with(start).then_some(command)
+    });
+    let output = Command::new("sh")
+        .args(["-c", command.unwrap()])
+        .current_dir(folder.path("."))
+        .env("TIDEGATE_KEY_SECRET", "a secret")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_digest_of_a_client_can_be_computed_in_a_shell() {
+    let printed = shell("printf %s user_abc", &ProgramFolder::new());
+    let digest = ValueDigest::new(b"a secret").of("user_abc");
+    assert_eq!(printed.trim_end(), digest, "is openssl installed?");
+}
+
+#[test]
+fn the_runbooks_of_the_alerts_can_be_moved_to_a_site() {
+    let folder = ProgramFolder::new();
+    let file = "packaging/prometheus/alerts.yaml";
+    fs::create_dir_all(folder.path("packaging/prometheus")).unwrap();
+    fs::copy(root().join(file), folder.path(file)).unwrap();
+    shell("sed 's|docs/guides", &folder);
+    let moved = fs::read_to_string(folder.path("alerts.yaml")).unwrap();
+    let links = |text: &str, base: &str| text.matches(&format!("runbook_url: {base}docs/")).count();
+    let all = links(&page(file), "");
+    assert!(all > 5, "only {all} were found");
+    assert_eq!(links(&moved, "https://git.example.com/tidegate/"), all);
 }
