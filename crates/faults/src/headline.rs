@@ -44,13 +44,17 @@ pub(crate) fn sentences(all: &[(&FaultRow, Option<&RowResult>)]) -> String {
     let rules = || figures.iter().flat_map(|figures| &figures.rules);
     let strict = rules().filter(|rule| rule.bound == 0);
     let beyond = strict.map(|rule| rule.over).max().unwrap_or(0);
+    let beyond = match beyond {
+        0 => "nothing".to_owned(),
+        most => format!("up to {most}"),
+    };
     let others = rules().filter(|rule| rule.bound > 0);
     let share = others
         .map(|rule| f64::from(rule.over) / f64::from(rule.bound))
         .fold(0.0, f64::max);
     let _ = writeln!(
         text,
-        "- Of {} answers {failed} failed; where a limit has to hold whatever happens, at most **{beyond}** were admitted beyond it, and elsewhere at most {:.0} % of what the promises below allow.\n",
+        "- Of {} answers {failed} failed; where a limit has to hold whatever happens, **{beyond}** was admitted beyond it, and elsewhere at most {:.0} % of what the promises below allow.\n",
         shown(f64::from(answers), ""),
         share * 100.0,
     );
