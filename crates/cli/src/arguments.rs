@@ -9,6 +9,7 @@ use crate::commands::check::CheckArgs;
 use crate::commands::console::ConsoleArgs;
 use crate::commands::denied::DeniedArgs;
 use crate::commands::explain::ExplainArgs;
+use crate::commands::import::ImportArgs;
 use crate::commands::overrides::OverrideArgs;
 use crate::commands::reset::ResetArgs;
 use crate::commands::rules::RulesArgs;
@@ -55,6 +56,8 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Give a client another limit until a given time
     Override(OverrideArgs),
+    /// Write the limits of nginx or ingress-nginx as rules to stdout
+    Import(ImportArgs),
     /// Write the JSON Schema of a file to stdout, for editors
     Schema(SchemaArgs),
     /// Write a completion script for a shell to stdout
@@ -192,6 +195,8 @@ mod tests {
             "tidegate override per-user u1 unlimited --for 2h --reason launch",
             "tidegate override per-user u1 100/minute --until 2027-01-01T00:00:00Z",
             "tidegate override per-user u1 --remove",
+            "tidegate import nginx nginx.conf --strict --ipv6-prefix 128",
+            "tidegate import ingress-nginx a.yaml b.yaml --replicas 3",
             "tidegate schema rules",
             "tidegate schema config",
             "tidegate completions zsh",
@@ -232,6 +237,10 @@ mod tests {
             "tidegate override per-user u1 blocked --for 2h --until 2027-01-01T00:00:00Z",
             "tidegate override per-user u1 blocked --remove",
             "tidegate override per-user --remove",
+            "tidegate import",
+            "tidegate import nginx",
+            "tidegate import nginx nginx.conf --replicas 3",
+            "tidegate import ingress-nginx a.yaml --replicas 0",
             "tidegate schema clients",
             "tidegate frobnicate",
         ];

@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         Command::Status(args) => exit::finish(args.server.json, commands::status::run(&args)),
         Command::Top(args) => exit::finish(args.server.json, commands::top::run(&args)),
         Command::Override(args) => exit::finish(args.server.json, commands::overrides::run(&args)),
+        Command::Import(args) => exit::finish(false, commands::import::run(&args)),
         Command::Schema(args) => exit::finish(false, schema::run(&args)),
         Command::Completions(args) => exit::finish(false, completions::run(&args)),
     }

@@ -7,6 +7,7 @@ pub(crate) mod console;
 mod decision;
 pub(crate) mod denied;
 pub(crate) mod explain;
+pub(crate) mod import;
 pub(crate) mod overrides;
 mod question;
 pub(crate) mod reset;

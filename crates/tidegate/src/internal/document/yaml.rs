@@ -27,7 +27,8 @@ impl Source {
     }
 
     /// Reads the text as YAML, of which a file may hold several documents; one at least, if that is empty.
-    pub(crate) fn read_all(&self, problems: &mut Problems) -> Option<Vec<Node>> {
+    #[doc(hidden)]
+    pub fn read_all(&self, problems: &mut Problems) -> Option<Vec<Node>> {
         let most = |expanded: &Expanded| {
             if expanded.has_descriptors() {
                 MAX_DESCRIPTORS
