@@ -18,6 +18,7 @@ pub mod http1_answer;
 pub mod http1_request;
 mod hyper_client;
 mod hyper_server;
+pub mod import;
 pub mod kept_rules;
 mod memory_stream;
 pub mod path;
@@ -37,7 +38,7 @@ pub struct FuzzTarget {
 
 /// All of them.
 #[rustfmt::skip]
-pub const TARGETS: [FuzzTarget; 13] = [
+pub const TARGETS: [FuzzTarget; 14] = [
     FuzzTarget { name: "check_body",    check: check_body::check },
     FuzzTarget { name: "condition",     check: condition::check },
     FuzzTarget { name: "descriptors",   check: descriptors::check },
@@ -45,6 +46,7 @@ pub const TARGETS: [FuzzTarget; 13] = [
     FuzzTarget { name: "grpc",          check: grpc::check },
     FuzzTarget { name: "http1_answer",  check: http1_answer::check },
     FuzzTarget { name: "http1_request", check: http1_request::check },
+    FuzzTarget { name: "import",        check: import::check },
     FuzzTarget { name: "kept_rules",    check: kept_rules::check },
     FuzzTarget { name: "path",          check: path::check },
     FuzzTarget { name: "redis_replies", check: redis_replies::check },

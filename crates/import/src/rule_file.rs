@@ -104,6 +104,9 @@ impl RuleFile {
         match (limit.counting, zone.rate) {
             (ZoneCounting::Requests { burst, delay }, Some(rate)) => {
                 rounded(zone, rate, report);
+                if (burst + 1).saturating_mul(10) <= rate.count {
+                    report.difference(limit.at, "the burst is small against the rate: nginx counts in whole milliseconds, the rule in microseconds, and they may differ by more than one request in the time of the rate");
+                }
                 let unit = if rate.is_per_minute { "minute" } else { "second" };
                 let (capacity, algorithm) = match delay {
                     ZoneDelay::None => (burst + 1, "token_bucket"),

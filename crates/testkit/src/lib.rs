@@ -10,6 +10,7 @@ pub mod fault_proxy;
 mod http_server;
 mod json_schema;
 pub mod linearizability;
+pub mod nginx;
 mod port;
 mod raw_client;
 pub mod redis;

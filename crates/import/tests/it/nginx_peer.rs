@@ -1,0 +1,263 @@
+//! nginx and the rules that are written for its configuration, on the same arrivals: what both admit differs by at most
+//! one request in any interval of one second (`r/s`) or minute (`r/m`), for each key.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tidegate::{Attributes, Gate, ManualClock, MemoryStore, Micros, Timestamp};
+use tidegate_testkit::accuracy::{ArrivalPattern, ArrivalPlan};
+use tidegate_testkit::nginx::NginxProcess;
+use tidegate_testkit::timeline::START;
+
+use super::support::{import, rules};
+
+const PROGRAM: &str = "nginx";
+const SEED: u64 = 20_261_117;
+
+/// A zone and its limit.
+#[derive(Debug, Clone, Copy)]
+struct PeerLimit {
+    count: u64,
+    is_per_minute: bool,
+    burst: u64,
+}
+
+impl PeerLimit {
+    fn window(self) -> Micros {
+        if self.is_per_minute { Micros::MINUTE } else { Micros::SECOND }
+    }
+
+    fn http(self) -> String {
+        let Self { count, burst, .. } = self;
+        let unit = if self.is_per_minute { 'm' } else { 's' };
+        format!(
+            "limit_req_zone $http_x_key zone=one:1m rate={count}r/{unit};
+  limit_req_status 429; limit_req_log_level info;
+  server {{
+    listen 127.0.0.1:PORT; root FOLDER; keepalive_requests 1000000;
+    add_header X-Arrived \"$msec $request_time\" always;
+    location / {{ limit_req zone=one burst={burst} nodelay; }}
+  }}"
+        )
+    }
+
+    /// The gate with the rules that are written for it.
+    fn gate(self) -> Gate {
+        let imported = import(&self.http()).unwrap();
+        Gate::with_clock(MemoryStore::new(), rules(&imported), ManualClock::new(START))
+    }
+}
+
+fn is_admitted(gate: &Gate, key: &str, at: Timestamp) -> bool {
+    let mut request = Attributes::new().at(at);
+    request.insert("header.x-key", key).unwrap();
+    request.insert("path", "/").unwrap();
+    gate.try_decide(&request).unwrap().is_allowed()
+}
+
+/// The time of a request, whether nginx admitted it, and whether the rules did.
+type DecidedTwice = (Timestamp, bool, bool);
+
+/// By how many requests two lists of decisions differ at the most, in any interval of this length.
+fn largest_difference(decided: &[DecidedTwice], window: Micros) -> i64 {
+    let mut sums = vec![0_i64];
+    for (_, by_nginx, by_rules) in decided {
+        let difference = i64::from(*by_nginx) - i64::from(*by_rules);
+        sums.push(sums.last().unwrap() + difference);
+    }
+    let before = |at: Timestamp| decided.partition_point(|(other, ..)| *other < at);
+    let mut largest = 0;
+    for (at, ..) in decided {
+        // Intervals that begin with this request, that end just before it, and that end with it.
+        let one = Micros::new(1);
+        for from in [*at, *at - window, *at + one - window] {
+            let difference = sums[before(from + window)] - sums[before(from)];
+            largest = largest.max(difference.abs());
+        }
+    }
+    largest
+}
+
+/// The arithmetic of nginx: thousandths of a request, whole milliseconds.
+struct Thousandths {
+    rate: u64,
+    burst: u64,
+    state: Option<(u64, u64)>,
+}
+
+impl Thousandths {
+    fn new(limit: PeerLimit) -> Self {
+        let scale = if limit.is_per_minute { 60 } else { 1 };
+        Self {
+            rate: limit.count * 1_000 / scale,
+            burst: limit.burst * 1_000,
+            state: None,
+        }
+    }
+
+    fn is_admitted(&mut self, at: Timestamp) -> bool {
+        let now = at.as_micros() / 1_000;
+        let excess = match self.state {
+            None => 0,
+            Some((excess, last)) => (excess + 1_000).saturating_sub(self.rate * (now - last) / 1_000),
+        };
+        if excess > self.burst {
+            return false;
+        }
+        self.state = Some((excess, now));
+        true
+    }
+}
+
+/// Decides arrivals by the arithmetic of nginx and by the rules; how many there are. Times are cut to `precision`.
+fn compare_with_arithmetic(limit: PeerLimit, pattern: ArrivalPattern, precision: u64) -> usize {
+    // Many keys have many requests.
+    let windows = if pattern == ArrivalPattern::ZipfKeys { 3 } else { 30 };
+    let (count, window) = (limit.count, limit.window());
+    let plan = ArrivalPlan { pattern, count, window, windows, seed: SEED };
+    let gate = limit.gate();
+    let mut keys: BTreeMap<u32, (Thousandths, Vec<DecidedTwice>)> = BTreeMap::new();
+    let arrivals = plan.draw();
+    for arrival in &arrivals {
+        let at = Timestamp::from_micros(arrival.at.as_micros() / precision * precision);
+        let new = || (Thousandths::new(limit), Vec::new());
+        let (nginx, decided) = keys.entry(arrival.key).or_insert_with(new);
+        let by_rules = is_admitted(&gate, &arrival.key.to_string(), at);
+        decided.push((at, nginx.is_admitted(at), by_rules));
+    }
+    for (key, (_, decided)) in keys {
+        let difference = largest_difference(&decided, window);
+        assert!(difference <= 1, "{limit:?}, {pattern:?}, key {key}: {difference}");
+    }
+    arrivals.len()
+}
+
+/// Limits of 1 to 100 requests, but for those that nginx rounds.
+fn limits() -> Vec<PeerLimit> {
+    let rates = [(1, false), (3, false), (10, false), (100, false), (3, true), (30, true), (60, true)];
+    let mut limits = Vec::new();
+    for (count, is_per_minute) in rates {
+        for burst in [0, 2, count - 1, count * 2] {
+            limits.push(PeerLimit { count, is_per_minute, burst });
+        }
+    }
+    limits
+}
+
+#[test]
+fn the_rules_admit_what_nginx_admits_at_times_in_whole_milliseconds() {
+    let mut requests = 0;
+    for limit in limits() {
+        for pattern in ArrivalPattern::ALL {
+            requests += compare_with_arithmetic(limit, pattern, 1_000);
+        }
+    }
+    assert!(requests > 100_000, "{requests}");
+}
+
+/// The report of an import says which limits these are: all but those with a burst that is small against the rate.
+#[test]
+fn the_rules_admit_what_nginx_admits_unless_the_report_says_that_milliseconds_matter() {
+    let mut reported = 0;
+    for limit in limits() {
+        let imported = import(&limit.http()).unwrap();
+        let mut findings = imported.findings.iter().map(ToString::to_string);
+        if findings.any(|line| line.contains("small against the rate")) {
+            reported += 1;
+            continue;
+        }
+        for pattern in ArrivalPattern::ALL {
+            compare_with_arithmetic(limit, pattern, 1);
+        }
+    }
+    assert!((1..limits().len() / 2).contains(&reported), "{reported}");
+}
+
+#[test]
+fn a_rate_that_nginx_rounds_is_reported() {
+    for (count, is_rounded) in [(1, true), (2, true), (3, false), (10, true), (30, false), (100, true)] {
+        let limit = PeerLimit { count, is_per_minute: true, burst: 20 };
+        let imported = import(&limit.http()).unwrap();
+        let mut findings = imported.findings.iter().map(ToString::to_string);
+        assert_eq!(findings.any(|line| line.contains("nginx rounds")), is_rounded, "{count}");
+    }
+}
+
+/// How long real arrivals last.
+#[expect(clippy::disallowed_methods, reason = "a long run is chosen for a run of the tests")]
+fn seconds() -> u64 {
+    std::env::var("NGINX_PEER_SECONDS").map_or(3, |seconds| seconds.parse().unwrap())
+}
+
+/// Sends the arrivals of each pattern to nginx, each as another key, at the same time. What nginx decided as of which
+/// time is compared with the rules.
+fn compare_with_nginx(limit: PeerLimit) -> usize {
+    let nginx = NginxProcess::start(PROGRAM, &limit.http());
+    let patterns = ArrivalPattern::ALL.into_iter().filter(|pattern| *pattern != ArrivalPattern::ZipfKeys);
+    let runs: Vec<_> = patterns
+        .map(|pattern| {
+            // A minute's limit is tried for seconds: arrivals are in proportion to what it grants in a second.
+            let count = if limit.is_per_minute { limit.count / 60 } else { limit.count };
+            let windows = seconds();
+            let plan = ArrivalPlan { pattern, count, window: Micros::SECOND, windows, seed: SEED };
+            let connection = nginx.connect().unwrap();
+            std::thread::spawn(move || (pattern, asked(connection, &plan)))
+        })
+        .collect();
+    let mut requests = 0;
+    let gate = limit.gate();
+    for run in runs {
+        let (pattern, asked) = run.join().unwrap();
+        let key = pattern.name();
+        let decided: Vec<_> = asked
+            .iter()
+            .map(|(at, by_nginx)| (*at, *by_nginx, is_admitted(&gate, &key, *at)))
+            .collect();
+        let admitted = decided.iter().filter(|(_, by_nginx, _)| *by_nginx).count();
+        let by_rules = decided.iter().filter(|(.., by_rules)| *by_rules).count();
+        let otherwise = decided.iter().filter(|(_, by_nginx, by_rules)| by_nginx != by_rules).count();
+        let difference = largest_difference(&decided, limit.window());
+        println!("{limit:?}, {key}: {} requests, nginx admitted {admitted}, rules {by_rules}, {otherwise} decided otherwise, difference in an interval {difference}", decided.len());
+        assert!(difference <= 1, "{limit:?}, {key}: {difference}");
+        assert!(admitted < decided.len() || matches!(pattern, ArrivalPattern::Poisson { percent: 50 | 90 | 100 }), "something is denied");
+        requests += decided.len();
+    }
+    requests
+}
+
+/// Sends arrivals at their times: as of when nginx decided each, and whether it was admitted.
+fn asked(
+    mut connection: tidegate_testkit::nginx::NginxConnection,
+    plan: &ArrivalPlan,
+) -> Vec<(Timestamp, bool)> {
+    let key = plan.pattern.name();
+    let started = tidegate_testkit::now();
+    let mut decided = Vec::new();
+    for arrival in plan.draw() {
+        let due = Duration::from(arrival.at.since(START));
+        std::thread::sleep(due.saturating_sub(started.elapsed()));
+        let answer = connection.ask("GET /", &[("x-key", &key)]).unwrap();
+        let is_admitted = match answer.status {
+            200 => true,
+            429 => false,
+            other => panic!("nginx answered {other}"),
+        };
+        let (now, lasted) = answer.header("x-arrived").unwrap().split_once(' ').unwrap();
+        let millis = |text: &str| text.replace('.', "").parse::<u64>().unwrap();
+        let at = Timestamp::from_micros((millis(now) - millis(lasted)) * 1_000);
+        decided.push((at, is_admitted));
+    }
+    decided
+}
+
+#[test]
+fn nginx_and_the_rules_admit_the_same_of_a_rate_per_second() {
+    let limit = PeerLimit { count: 30, is_per_minute: false, burst: 9 };
+    assert!(compare_with_nginx(limit) > 200);
+}
+
+#[test]
+fn nginx_and_the_rules_admit_the_same_of_a_rate_per_minute() {
+    let limit = PeerLimit { count: 1_200, is_per_minute: true, burst: 5 };
+    assert!(compare_with_nginx(limit) > 200);
+}
