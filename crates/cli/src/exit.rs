@@ -15,6 +15,7 @@ Exit codes:
   all others  0 fine, 1 the answer is no, 2 error (could not ask, bad usage)
               `rules diff`: 1 when there are differences
               `rules validate`: 1 when a file has errors
+              `rules test`: 1 when a decision is not the expected one
               `import`: 1 when rules differ in meaning, or parts are left out
               `rules get`, `rules delete`: 1 when there is no such rule
               `status`: 1 when the server is not ready";

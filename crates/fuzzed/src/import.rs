@@ -45,7 +45,10 @@ fn check_result(result: Result<ImportedRules, NothingImported>) {
             let rules = rules.unwrap_or_else(|problems| {
                 unreachable!("{problems}: written as {}", imported.text)
             });
-            let begun = imported.text.lines().filter(|line| line.starts_with("  - id: "));
+            let begun = imported
+                .text
+                .lines()
+                .filter(|line| line.starts_with("  - id: "));
             assert_eq!(begun.count(), rules.len(), "{}", imported.text);
             assert!(!rules.is_empty(), "no rule is no rule file");
             super::rules::decide(rules);

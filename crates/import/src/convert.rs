@@ -40,7 +40,11 @@ pub(crate) fn rules(
     } = converter;
     if file.is_empty() {
         let has_limits = report.has_left_out();
-        let reason = if has_limits { "no rule could be written" } else { "there is no `limit_req` and no `limit_conn` in it" };
+        let reason = if has_limits {
+            "no rule could be written"
+        } else {
+            "there is no `limit_req` and no `limit_conn` in it"
+        };
         return Err(report.refused(reason.to_owned()));
     }
     let text = file.text(&mut report);
@@ -65,7 +69,8 @@ fn drop_unusable(model: &mut LimitModel, report: &mut ImportReport) {
             let Some(reason) = problem(pattern) else {
                 return true;
             };
-            let message = format!("this location, with its limits and its exceptions from others: {reason}");
+            let message =
+                format!("this location, with its limits and its exceptions from others: {reason}");
             report.left_out(location.at, message);
             false
         });
@@ -177,7 +182,10 @@ impl Converter<'_> {
         }
         let cases = match cases {
             Ok(cases) if cases.is_empty() => {
-                let message = format!("the key of zone `{}` is always empty, so nothing is limited", zone.name);
+                let message = format!(
+                    "the key of zone `{}` is always empty, so nothing is limited",
+                    zone.name
+                );
                 self.report.note(zone.at, message);
                 Some(cases)
             }
@@ -226,7 +234,10 @@ impl Converter<'_> {
         let is_by_host = cases.iter().all(|case| {
             let mut pieces = case.pieces.iter();
             pieces.any(|piece| {
-                matches!(piece, KeyPiece::ServerName | KeyPiece::Fact(RequestFact::Host))
+                matches!(
+                    piece,
+                    KeyPiece::ServerName | KeyPiece::Fact(RequestFact::Host)
+                )
             })
         });
         if alike.len() > 1 && !is_by_host {
@@ -238,16 +249,26 @@ impl Converter<'_> {
                 let place = servers.get(numbers.first().copied().unwrap_or(0));
                 self.report.left_out(
                     place.map_or(limit.at, |server| server.at),
-                    format!("`{}` in a server without a name, which only its port tells from others", limit.text),
+                    format!("`{}` in a server without a name, which only its port distinguishes from others", limit.text),
                 );
                 continue;
             };
             if let Some(name) = hosts::shared_name(servers, numbers) {
-                let message = format!("servers with the name `{name}` differ in the port alone, which rules do not see: the rule is about all of them");
+                let message = format!(
+                    "servers with the name `{name}` differ in the port alone, which rules do not see: the rule is about all of them"
+                );
                 self.report.difference(limit.at, message);
             }
             for case in &cases {
-                self.rules_of(index, &RuleParts { hosts: &hosts, region, case, servers: numbers });
+                self.rules_of(
+                    index,
+                    &RuleParts {
+                        hosts: &hosts,
+                        region,
+                        case,
+                        servers: numbers,
+                    },
+                );
             }
         }
     }
@@ -280,13 +301,17 @@ impl Converter<'_> {
         for (facts, missing, test) in key.variants() {
             if missing == Some("skip") {
                 let names: Vec<&str> = facts.iter().map(RequestFact::name).collect();
-                let message = format!("a request that lacks one of `{}` is not limited; in nginx only one that lacks all", names.join("`, `"));
+                let message = format!(
+                    "a request that lacks one of `{}` is not limited; in nginx only one that lacks all",
+                    names.join("`, `")
+                );
                 self.report.difference(at, message);
             }
             match parts.scope(test.as_ref()) {
                 Err(reason) => self.report.left_out(at, format!("`{text}`: {reason}")),
                 Ok(_) if self.file.len() >= MAX_RULES => {
-                    self.report.left_out(at, format!("`{text}`: more than {MAX_RULES} rules"));
+                    self.report
+                        .left_out(at, format!("`{text}`: more than {MAX_RULES} rules"));
                 }
                 Ok(scope) => {
                     let Some(zone) = self.model.zones.get(group.limit.zone) else {
@@ -316,7 +341,10 @@ impl Converter<'_> {
             let groups = self.groups.iter().filter(|group| group.limit.zone == index);
             if let Some(count) = uses.get(&index).filter(|count| **count > 1) {
                 for group in groups {
-                    let message = format!("the zone `{}` is used by {count} different limits, which share its counters in nginx; each rule has its own", zone.name);
+                    let message = format!(
+                        "the zone `{}` is used by {count} different limits, which share its counters in nginx; each rule has its own",
+                        zone.name
+                    );
                     self.report.difference(group.limit.at, message);
                 }
             } else if !uses.contains_key(&index) {
@@ -331,7 +359,8 @@ impl Converter<'_> {
 
     /// What is to be known of all rules.
     fn general(&mut self, settings: &ImportSettings) {
-        let is_rate = |group: &LimitGroup| matches!(group.limit.counting, ZoneCounting::Requests { .. });
+        let is_rate =
+            |group: &LimitGroup| matches!(group.limit.counting, ZoneCounting::Requests { .. });
         if self.file.is_empty() {
             return;
         }
@@ -353,7 +382,7 @@ impl Converter<'_> {
         });
         let first = ports.next();
         if self.file.has_hosts() && ports.any(|ports| Some(&ports) != first.as_ref()) {
-            self.report.general_difference("servers listen on different ports, which rules do not see: they are told apart by the host alone");
+            self.report.general_difference("servers listen on different ports, which rules do not see: only the host distinguishes them");
         }
     }
 }
@@ -365,20 +394,27 @@ fn merged(
 ) -> Vec<(PathRegion, Vec<usize>)> {
     let mut joined: Vec<(PathRegion, Vec<usize>)> = Vec::new();
     for (region, numbers) in alike {
-        let with_same_paths = joined.iter_mut().find(|(known, _)| {
-            known.paths == region.paths && known.condition == region.condition
-        });
+        let with_same_paths = joined
+            .iter_mut()
+            .find(|(known, _)| known.paths == region.paths && known.condition == region.condition);
         let Some((known, known_numbers)) = with_same_paths else {
             joined.push((region, numbers));
             continue;
         };
-        let common: Vec<_> = known.except.iter().filter(|item| region.except.contains(item)).cloned().collect();
+        let common: Vec<_> = known
+            .except
+            .iter()
+            .filter(|item| region.except.contains(item))
+            .cloned()
+            .collect();
         let special = |of: &PathRegion, numbers: &[usize]| {
             let items = of.except.iter().filter(|item| !common.contains(item));
             let items: Vec<_> = items.cloned().collect();
             with_hosts(items, numbers, servers)
         };
-        let (Some(first), Some(second)) = (special(known, known_numbers), special(&region, &numbers)) else {
+        let (Some(first), Some(second)) =
+            (special(known, known_numbers), special(&region, &numbers))
+        else {
             joined.push((region, numbers));
             continue;
         };
@@ -463,7 +499,12 @@ impl RuleKey {
 
     /// The rules that it takes: requests that lack a part of the key are counted by the rest of it.
     fn variants(self) -> Vec<KeyVariant> {
-        let optional: Vec<RequestFact> = self.facts.iter().filter(|fact| fact.is_optional()).cloned().collect();
+        let optional: Vec<RequestFact> = self
+            .facts
+            .iter()
+            .filter(|fact| fact.is_optional())
+            .cloned()
+            .collect();
         let is_alone = self.facts.len() == 1;
         match optional.as_slice() {
             [] => vec![(self.facts, None, None)],

@@ -33,9 +33,11 @@ impl HostNames {
     fn add(&mut self, name: &str) {
         let host = r#"attributes["host"]"#;
         if let Some(pattern) = name.strip_prefix('~') {
-            self.conditions.push(format!("{host}.matches({})", quoted(pattern)));
+            self.conditions
+                .push(format!("{host}.matches({})", quoted(pattern)));
         } else if let Some(begin) = name.strip_suffix('*').filter(|begin| begin.ends_with('.')) {
-            self.conditions.push(format!("{host}.startsWith({})", quoted(begin)));
+            self.conditions
+                .push(format!("{host}.startsWith({})", quoted(begin)));
         } else if let Some(domain) = name.strip_prefix('.') {
             self.add(domain);
             self.add(&format!("*.{domain}"));
@@ -68,7 +70,7 @@ fn default_server(servers: &[VirtualServer]) -> usize {
     marked.unwrap_or(0)
 }
 
-/// The hosts of the servers at these indexes. None if they cannot be told from the others.
+/// The hosts of the servers at these indexes. None if no host distinguishes them from the others.
 pub(crate) fn region(servers: &[VirtualServer], chosen: &[usize]) -> Option<HostRegion> {
     if chosen.len() == servers.len() {
         return Some(HostRegion::default());
@@ -128,5 +130,8 @@ pub(crate) fn shared_name(servers: &[VirtualServer], chosen: &[usize]) -> Option
         HostNames::of(indexes.filter_map(|index| servers.get(index)))
     };
     let others = of(false).hosts;
-    of(true).hosts.into_iter().find(|host| others.contains(host))
+    of(true)
+        .hosts
+        .into_iter()
+        .find(|host| others.contains(host))
 }

@@ -49,7 +49,11 @@ pub(crate) fn read(
     if manifests.is_empty() {
         return Err("there is no manifest of kind `Ingress` in it".to_owned());
     }
-    let regexes: Vec<String> = manifests.iter().filter(|m| m.is_regex).flat_map(IngressManifest::hosts).collect();
+    let regexes: Vec<String> = manifests
+        .iter()
+        .filter(|m| m.is_regex)
+        .flat_map(IngressManifest::hosts)
+        .collect();
     for manifest in &manifests {
         reader.ingress(manifest, &regexes);
     }
@@ -124,14 +128,20 @@ impl IngressReader<'_> {
         let limits = self.limits(manifest);
         if manifest.is_canary {
             if let Some(limit) = limits.first() {
-                self.report.left_out(limit.at, "limits of a canary: the controller uses those of the main ingress");
+                self.report.left_out(
+                    limit.at,
+                    "limits of a canary: the controller uses those of the main ingress",
+                );
             }
             return;
         }
         for path in &manifest.paths {
             self.paths += 1;
             if self.paths > MAX_PATHS {
-                self.report.left_out(path.at, format!("more than {MAX_PATHS} paths; this one and those after it"));
+                self.report.left_out(
+                    path.at,
+                    format!("more than {MAX_PATHS} paths; this one and those after it"),
+                );
                 return;
             }
             let is_regex = regexes.contains(&path.host);
@@ -150,13 +160,17 @@ impl IngressReader<'_> {
 
     /// The server of a host.
     fn server(&mut self, path: &IngressPath) -> &mut VirtualServer {
-        let is_same = |server: &VirtualServer| server.names.first().map_or("", String::as_str) == path.host;
+        let is_same =
+            |server: &VirtualServer| server.names.first().map_or("", String::as_str) == path.host;
         let servers = &mut self.model.servers;
         let index = match servers.iter().position(is_same) {
             Some(index) => index,
             None => {
                 servers.push(VirtualServer {
-                    names: Some(path.host.clone()).filter(|host| !host.is_empty()).into_iter().collect(),
+                    names: Some(path.host.clone())
+                        .filter(|host| !host.is_empty())
+                        .into_iter()
+                        .collect(),
                     is_default: path.host.is_empty(),
                     at: path.at,
                     ..VirtualServer::default()
@@ -171,12 +185,18 @@ impl IngressReader<'_> {
     fn limits(&mut self, manifest: &IngressManifest) -> Vec<AppliedLimit> {
         let mut multiplier = DEFAULT_MULTIPLIER;
         if let Some((at, value)) = manifest.annotation("limit-burst-multiplier") {
-            multiplier = self.number(at, "limit-burst-multiplier", value).unwrap_or(DEFAULT_MULTIPLIER);
+            multiplier = self
+                .number(at, "limit-burst-multiplier", value)
+                .unwrap_or(DEFAULT_MULTIPLIER);
         }
         let key = self.key(manifest);
         let statuses = manifest.statuses(self.statuses);
         let mut limits = Vec::new();
-        let kinds = [("limit-rps", Some(false)), ("limit-rpm", Some(true)), ("limit-connections", None)];
+        let kinds = [
+            ("limit-rps", Some(false)),
+            ("limit-rpm", Some(true)),
+            ("limit-connections", None),
+        ];
         for (name, is_per_minute) in kinds {
             let Some((at, value)) = manifest.annotation(name) else {
                 continue;
@@ -189,24 +209,37 @@ impl IngressReader<'_> {
             let burst = burst.saturating_add(1).saturating_mul(self.replicas) - 1;
             let count = number.saturating_mul(self.replicas);
             if count > MOST || burst > MOST {
-                self.report.left_out(at, format!("`{name}: {value}`, which is more than a rule can count"));
+                self.report.left_out(
+                    at,
+                    format!("`{name}: {value}`, which is more than a rule can count"),
+                );
                 continue;
             }
             let kind = name.strip_prefix("limit-").unwrap_or(name);
             self.model.zones.push(LimitZone {
                 name: format!("{}-{kind}", manifest.name),
                 key: key.clone(),
-                rate: is_per_minute.map(|is_per_minute| ZoneRate { count, is_per_minute }),
+                rate: is_per_minute.map(|is_per_minute| ZoneRate {
+                    count,
+                    is_per_minute,
+                }),
                 text: String::new(),
                 at,
             });
             limits.push(AppliedLimit {
                 zone: self.model.zones.len() - 1,
                 counting: match is_per_minute {
-                    Some(_) => ZoneCounting::Requests { burst, delay: ZoneDelay::None },
+                    Some(_) => ZoneCounting::Requests {
+                        burst,
+                        delay: ZoneDelay::None,
+                    },
                     None => ZoneCounting::Connections(count),
                 },
-                status: if is_per_minute.is_some() { statuses.0 } else { statuses.1 },
+                status: if is_per_minute.is_some() {
+                    statuses.0
+                } else {
+                    statuses.1
+                },
                 is_dry_run: false,
                 text: format!("{name}: {value}"),
                 at,
@@ -222,14 +255,23 @@ impl IngressReader<'_> {
             if let Some((at, value)) = manifest.annotation(name)
                 && value != "0"
             {
-                self.report.left_out(at, format!("`{name}` limits bandwidth, rules limit requests"));
+                self.report.left_out(
+                    at,
+                    format!("`{name}` limits bandwidth, rules limit requests"),
+                );
             }
         }
         for (at, name) in manifest.annotations_with("global-rate-limit") {
-            self.report.left_out(at, format!("`{name}`: write a rule for it, whose counters all servers share over Redis"));
+            self.report.left_out(
+                at,
+                format!(
+                    "`{name}`: write a rule for it, whose counters all servers share over Redis"
+                ),
+            );
         }
         for (at, directive) in &manifest.snippets {
-            self.report.left_out(*at, format!("`{directive}` in a snippet"));
+            self.report
+                .left_out(*at, format!("`{directive}` in a snippet"));
         }
     }
 
@@ -253,13 +295,19 @@ impl IngressReader<'_> {
             return address;
         };
         let mut entries = Vec::new();
-        for text in list.split(',').map(str::trim).filter(|text| !text.is_empty()) {
+        for text in list
+            .split(',')
+            .map(str::trim)
+            .filter(|text| !text.is_empty())
+        {
             match crate::nginx::network(text) {
                 Some(network) => entries.push(LookupEntry {
                     test: LookupTest::Network(network),
                     value: String::new(),
                 }),
-                None => self.report.left_out(at, format!("`{text}` is not a network")),
+                None => self
+                    .report
+                    .left_out(at, format!("`{text}` is not a network")),
             }
         }
         if entries.is_empty() {

@@ -50,7 +50,8 @@ pub(crate) fn region(
             at: location.at,
         })
         .collect();
-    let is_whole = |candidate: &Candidate<'_>| path_of(candidate.test).is_some_and(|(path, _)| path == "/");
+    let is_whole =
+        |candidate: &Candidate<'_>| path_of(candidate.test).is_some_and(|(path, _)| path == "/");
     if !candidates.iter().any(is_whole) {
         candidates.push(Candidate {
             test: &rest,
@@ -90,12 +91,12 @@ fn is_unreachable(candidate: &Candidate<'_>, all: &[Candidate<'_>]) -> bool {
     };
     all.iter().any(|other| {
         let is_in = path_of(other.test).is_some_and(|(prefix, _)| path.starts_with(prefix));
-        is_shadowed(other) || (is_in && is_beside(other, candidate.inside))
+        is_shadowed(other) || (is_in && is_next_to(other, candidate.inside))
     })
 }
 
 /// Whether a prefix is next to one of these locations, which are around each other, and below it.
-fn is_beside(prefix: &Candidate<'_>, inside: &[String]) -> bool {
+fn is_next_to(prefix: &Candidate<'_>, inside: &[String]) -> bool {
     let Some((path, _)) = path_of(prefix.test) else {
         return false;
     };
@@ -181,7 +182,9 @@ impl<'c, 's> RegionBuilder<'c, 's> {
             }
         }
         // Those of inner levels are tried first.
-        builder.regexes.sort_by_key(|regex| std::cmp::Reverse(regex.inside.len()));
+        builder
+            .regexes
+            .sort_by_key(|regex| std::cmp::Reverse(regex.inside.len()));
         builder
     }
 
@@ -236,7 +239,8 @@ impl<'c, 's> RegionBuilder<'c, 's> {
             }
         }
         let mut region = PathRegion::default();
-        let is_whole = |top: &&&Candidate<'_>| path_of(top.test).is_some_and(|(path, _)| path.len() <= 1);
+        let is_whole =
+            |top: &&&Candidate<'_>| path_of(top.test).is_some_and(|(path, _)| path.len() <= 1);
         let covers_all = tops.iter().any(|top| is_whole(&top));
         let regexes = self.regexes_beyond(&tops);
         let exact = self.exact_beyond();
@@ -246,10 +250,14 @@ impl<'c, 's> RegionBuilder<'c, 's> {
             for top in &tops {
                 region.paths.extend(self.pattern(top));
             }
-            region.paths.extend(exact.iter().map(|path| (*path).to_owned()));
+            region
+                .paths
+                .extend(exact.iter().map(|path| (*path).to_owned()));
         } else {
             let mut conditions: Vec<String> = tops.iter().map(|top| condition(top.test)).collect();
-            let exact = exact.iter().map(|path| LocationTest::Exact((*path).to_owned()));
+            let exact = exact
+                .iter()
+                .map(|path| LocationTest::Exact((*path).to_owned()));
             conditions.extend(exact.map(|test| condition(&test)));
             conditions.extend(regexes);
             region.condition = Some(any_of(&conditions));
@@ -282,7 +290,10 @@ impl<'c, 's> RegionBuilder<'c, 's> {
     fn exact_beyond(&self) -> Vec<&'s str> {
         let with_limit = self.exact.iter().filter(|(_, exact)| exact.has_limit);
         let is_beyond = |path: &&str| !self.around(path).iter().any(|around| around.has_limit);
-        with_limit.map(|(path, _)| *path).filter(is_beyond).collect()
+        with_limit
+            .map(|(path, _)| *path)
+            .filter(is_beyond)
+            .collect()
     }
 
     /// Excepts exact paths without the limit, where a prefix around them or a regular expression has it.
@@ -314,7 +325,7 @@ impl<'c, 's> RegionBuilder<'c, 's> {
         };
         let mut excluded = Vec::new();
         for prefix in self.prefixes.iter().filter(|prefix| is_other(prefix)) {
-            if is_beside(prefix, regex.inside) {
+            if is_next_to(prefix, regex.inside) {
                 excluded.push(condition(prefix.test));
             }
             let is_final = path_of(prefix.test).is_some_and(|(_, is_final)| is_final);
@@ -359,10 +370,14 @@ impl<'c, 's> RegionBuilder<'c, 's> {
         let may_match = |regex: &&&Candidate<'_>| {
             let around = regex.inside.last().map_or("", String::as_str);
             let is_near = covers(hole.test, around) || path.starts_with(around);
-            is_near && !is_beside(hole, regex.inside)
+            is_near && !is_next_to(hole, regex.inside)
         };
         let regexes = self.regexes.iter().filter(|regex| regex.has_limit);
-        again.extend(regexes.filter(may_match).map(|regex| self.regex_condition(regex)));
+        again.extend(
+            regexes
+                .filter(may_match)
+                .map(|regex| self.regex_condition(regex)),
+        );
         let mut item = Map::new();
         if let Some(pattern) = self.pattern(hole) {
             item.insert("path".to_owned(), json!([pattern]));

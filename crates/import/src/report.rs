@@ -117,8 +117,12 @@ impl ImportReport {
 
     /// All findings, in the order of the files.
     pub(crate) fn finish(mut self) -> Vec<Finding> {
-        self.findings.sort_by_key(|(at, finding)| (*at, finding.kind));
-        self.findings.into_iter().map(|(_, finding)| finding).collect()
+        self.findings
+            .sort_by_key(|(at, finding)| (*at, finding.kind));
+        self.findings
+            .into_iter()
+            .map(|(_, finding)| finding)
+            .collect()
     }
 
     pub(crate) fn refused(self, message: String) -> NothingImported {

@@ -104,7 +104,9 @@ impl RequestTest {
             }
             LooksFor::Any | LooksFor::Networks(_) => present,
             LooksFor::Texts(texts) => {
-                let equal = texts.iter().map(|text| format!("{value} == {}", quoted(text)));
+                let equal = texts
+                    .iter()
+                    .map(|text| format!("{value} == {}", quoted(text)));
                 any_of(&equal.collect::<Vec<_>>())
             }
         }

@@ -183,7 +183,9 @@ impl KeyResolver<'_> {
     fn condition(&mut self, words: &[String], depth: usize) -> Result<Split, String> {
         let text = words.join(" ");
         let refused = || format!("the condition `if {text}` cannot be followed");
-        let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+        let inner = text
+            .strip_prefix('(')
+            .and_then(|text| text.strip_suffix(')'));
         let inner = inner.ok_or_else(refused)?.trim();
         let (subject, test) = inner.split_once(' ').unwrap_or((inner, ""));
         let (sign, value) = test.split_once(' ').unwrap_or((test, ""));

@@ -42,7 +42,10 @@ impl RuleFile {
     pub(crate) fn new(model: &LimitModel) -> Self {
         let mut settings = Vec::new();
         if !model.trusted_proxies.is_empty() {
-            settings.push(format!("trusted_proxies: [{}]", model.trusted_proxies.join(", ")));
+            settings.push(format!(
+                "trusted_proxies: [{}]",
+                model.trusted_proxies.join(", ")
+            ));
             let header = model.forwarded_header.as_deref().unwrap_or("x-real-ip");
             settings.push(format!("forwarded_header: {header}"));
         }
@@ -107,13 +110,20 @@ impl RuleFile {
                 if (burst + 1).saturating_mul(10) <= rate.count {
                     report.difference(limit.at, "the burst is small against the rate: nginx counts in whole milliseconds, the rule in microseconds, and they may differ by more than one request in the time of the rate");
                 }
-                let unit = if rate.is_per_minute { "minute" } else { "second" };
+                let unit = if rate.is_per_minute {
+                    "minute"
+                } else {
+                    "second"
+                };
                 let (capacity, algorithm) = match delay {
                     ZoneDelay::None => (burst + 1, "token_bucket"),
                     ZoneDelay::All => (burst + 1, "leaky_bucket"),
                     ZoneDelay::After(after) => (after + 1, "token_bucket"),
                 };
-                put("limit", json!(format!("{}/{unit} burst {capacity}", rate.count)));
+                put(
+                    "limit",
+                    json!(format!("{}/{unit} burst {capacity}", rate.count)),
+                );
                 put("algorithm", json!(algorithm));
                 if let ZoneDelay::After(after) = delay {
                     put("max_delay", json!(longest_delay(burst - after, rate)));
@@ -137,12 +147,18 @@ impl RuleFile {
             status @ (400..=499 | 503) => {
                 put("denied", json!({ "status": status }));
                 if status == 444 {
-                    report.difference(limit.at, "with status 444 nginx closes the connection; the rule answers 444");
+                    report.difference(
+                        limit.at,
+                        "with status 444 nginx closes the connection; the rule answers 444",
+                    );
                 }
             }
             status => {
                 put("denied", json!({ "status": 503 }));
-                report.difference(limit.at, format!("a rule cannot answer {status}; it answers 503"));
+                report.difference(
+                    limit.at,
+                    format!("a rule cannot answer {status}; it answers 503"),
+                );
             }
         }
         let id = self.id(&zone.name);
@@ -170,8 +186,16 @@ impl RuleFile {
     /// A name that no rule has, after that of the zone.
     fn id(&self, zone: &str) -> String {
         let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        let name: String = zone.chars().map(|c| if is_fine(c) { c } else { '-' }).take(MAX_ID).collect();
-        let name = if name.is_empty() { "limit".to_owned() } else { name };
+        let name: String = zone
+            .chars()
+            .map(|c| if is_fine(c) { c } else { '-' })
+            .take(MAX_ID)
+            .collect();
+        let name = if name.is_empty() {
+            "limit".to_owned()
+        } else {
+            name
+        };
         let is_free = |id: &String| !self.ids.contains(id) && !RESERVED.contains(&id.as_str());
         let numbered = (2..).map(|number: usize| format!("{name}-{number}"));
         let mut ids = std::iter::once(name.clone()).chain(numbered);
@@ -219,8 +243,7 @@ fn mentions(rule: &Value, key: &str) -> bool {
         item.get(key).is_some() || when.is_some_and(|when| when.contains(&quoted))
     };
     let except = rule.get("except").and_then(Value::as_array);
-    rule.get("match").is_some_and(in_item)
-        || except.is_some_and(|items| items.iter().any(in_item))
+    rule.get("match").is_some_and(in_item) || except.is_some_and(|items| items.iter().any(in_item))
 }
 
 /// Reports a rate that nginx rounds.
@@ -262,7 +285,12 @@ pub(crate) fn pattern_problem(pattern: &str) -> Option<String> {
     let condition = format!(r#"attributes["path"].matches({})"#, quoted(pattern));
     let rule = json!({"id": "a", "match": {"when": condition}, "per": [], "limit": "1/second"});
     let reason = check(&rule).err()?;
-    Some(reason.strip_prefix("`match.when`: ").unwrap_or(&reason).to_owned())
+    Some(
+        reason
+            .strip_prefix("`match.when`: ")
+            .unwrap_or(&reason)
+            .to_owned(),
+    )
 }
 
 /// Whether the reader of rules accepts a rule; the error is its message.

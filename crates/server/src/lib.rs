@@ -67,6 +67,7 @@ pub mod watch;
 pub use config::{Config, Overrides};
 pub use file_descriptors::raise_descriptor_limit;
 pub use handle::Handle;
+pub use http::explain_offline;
 pub use listeners::Listeners;
 pub use open::Service;
 /// The messages of OTLP, for tests.

@@ -1,6 +1,10 @@
 //! nginx as a process of its own, in a folder of its own. Ended when it is dropped.
 
-#![expect(clippy::expect_used, clippy::panic, reason = "a test cannot go on without nginx")]
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test cannot go on without nginx"
+)]
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -119,7 +123,10 @@ impl NginxConnection {
         self.0.get_mut().write_all(request.as_bytes())?;
         let mut line = String::new();
         self.0.read_line(&mut line)?;
-        let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = line
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok());
         let status = status.ok_or_else(|| io::Error::other(format!("it answered `{line}`")))?;
         let mut headers = Vec::new();
         loop {
@@ -135,7 +142,9 @@ impl NginxConnection {
             headers,
             body: String::new(),
         };
-        let length = answer.header("content-length").and_then(|text| text.parse().ok());
+        let length = answer
+            .header("content-length")
+            .and_then(|text| text.parse().ok());
         let mut body = vec![0; length.unwrap_or(0)];
         self.0.read_exact(&mut body)?;
         answer.body = String::from_utf8_lossy(&body).into_owned();

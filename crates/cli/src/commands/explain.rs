@@ -1,5 +1,7 @@
 //! `tidegate explain`: why a request would be allowed or denied, rule by rule. Nothing is charged.
 
+mod offline;
+
 use std::fmt::Write as _;
 
 use clap::Args;
@@ -18,7 +20,7 @@ use crate::times;
 #[command(after_help = exit::HELP)]
 pub(crate) struct ExplainArgs {
     /// A client, by its value or by the digest that `top`, `denied` or the log shows: its last request is explained
-    #[arg(value_name = "CLIENT", conflicts_with_all = ["attributes", "url"])]
+    #[arg(value_name = "CLIENT", conflicts_with_all = ["attributes", "url", "offline_rules"])]
     client: Option<String>,
 
     /// The rule that counts the client, if several clients have this value
@@ -26,7 +28,7 @@ pub(crate) struct ExplainArgs {
     rule: Option<String>,
 
     /// A raw request to this URL or path, which is read as the gateway reads it
-    #[arg(long, value_name = "URL", conflicts_with = "attributes")]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["attributes", "offline_rules"])]
     url: Option<String>,
 
     /// The method of the raw request
@@ -48,6 +50,9 @@ pub(crate) struct ExplainArgs {
 
     #[command(flatten)]
     question: QuestionArgs,
+
+    #[command(flatten)]
+    offline: offline::OfflineArgs,
 
     #[command(flatten)]
     pub(crate) server: ServerArgs,
@@ -97,19 +102,26 @@ impl ExplainArgs {
 }
 
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Answer> {
-    let client = ApiClient::new(&args.server)?;
-    let reply = client.post("/v1/explain", &args.body()?)?;
-    let reply = reply.accept_client(args.client.as_deref())?;
-    let is_allowed = reply.part("decision")?.get("allowed") == Some(&json!(true));
+    let explained = match &args.offline.rules {
+        Some(file) => offline::explained(file, &args.body()?)?,
+        None => {
+            let client = ApiClient::new(&args.server)?;
+            let reply = client.post("/v1/explain", &args.body()?)?;
+            let reply = reply.accept_client(args.client.as_deref())?;
+            reply.part("decision")?;
+            reply.body
+        }
+    };
+    let is_allowed = explained["decision"]["allowed"] == json!(true);
     let now = args.question.now();
     let page = || {
-        let mut text = last_seen(&reply.body, now);
+        let mut text = last_seen(&explained, now);
         if args.client.is_some() || args.url.is_some() {
-            text.push_str(&known_by(&reply.body));
+            text.push_str(&known_by(&explained));
         }
-        text + &page(&reply.body, now)
+        text + &page(&explained, now)
     };
-    output::print_either(args.server.json, &reply.body, page)?;
+    output::print_either(args.server.json, &explained, page)?;
     Ok(if is_allowed { Answer::Yes } else { Answer::No })
 }
 

@@ -118,7 +118,10 @@ const MAX_FILE: u64 = 16 << 20;
 fn read(name: &str) -> anyhow::Result<ImportFile> {
     let mut bytes = Vec::new();
     let (shown, read) = if name == "-" {
-        let read = std::io::stdin().lock().take(MAX_FILE + 1).read_to_end(&mut bytes);
+        let read = std::io::stdin()
+            .lock()
+            .take(MAX_FILE + 1)
+            .read_to_end(&mut bytes);
         ("<stdin>", read)
     } else {
         let read = std::fs::File::open(name)
@@ -127,7 +130,10 @@ fn read(name: &str) -> anyhow::Result<ImportFile> {
     };
     read.with_context(|| format!("cannot read `{shown}`"))?;
     if bytes.len() as u64 > MAX_FILE {
-        bail!("cannot read `{shown}`: it has more than {} MiB", MAX_FILE >> 20);
+        bail!(
+            "cannot read `{shown}`: it has more than {} MiB",
+            MAX_FILE >> 20
+        );
     }
     Ok(ImportFile {
         name: shown.to_owned(),

@@ -75,7 +75,8 @@ impl IngressManifest {
                 manifest.annotations.push((name.to_owned(), at, value));
             }
         }
-        manifest.is_regex = manifest.is_true("use-regex") || manifest.annotation("rewrite-target").is_some();
+        manifest.is_regex =
+            manifest.is_true("use-regex") || manifest.annotation("rewrite-target").is_some();
         manifest.is_canary = manifest.is_true("canary");
         manifest.read_snippets();
         manifest.read_paths(node.get("spec"), file);
@@ -96,7 +97,8 @@ impl IngressManifest {
                 });
             }
         }
-        let backend = spec.and_then(|spec| spec.get("defaultBackend").or_else(|| spec.get("backend")));
+        let backend =
+            spec.and_then(|spec| spec.get("defaultBackend").or_else(|| spec.get("backend")));
         if let Some(backend) = backend {
             self.paths.push(IngressPath {
                 host: String::new(),
@@ -122,7 +124,8 @@ impl IngressManifest {
                     "limit_conn_status" => self.set_statuses.1 = word.parse().ok(),
                     "limit_req_log_level" | "limit_conn_log_level" => {}
                     name if name.starts_with("limit_") => {
-                        self.snippets.push((at, format!("{name} {}", words.join(" "))));
+                        self.snippets
+                            .push((at, format!("{name} {}", words.join(" "))));
                     }
                     _ => {}
                 }
@@ -131,7 +134,8 @@ impl IngressManifest {
     }
 
     fn is_true(&self, name: &str) -> bool {
-        self.annotation(name).is_some_and(|(_, value)| value == "true")
+        self.annotation(name)
+            .is_some_and(|(_, value)| value == "true")
     }
 
     /// Its hosts.

@@ -69,8 +69,8 @@ impl InheritedLimits {
         let requests =
             requests.map(|limit| with(limit, self.request_status, self.is_request_dry_run));
         let connections = self.connections.iter();
-        let connections =
-            connections.map(|limit| with(limit, self.connection_status, self.is_connection_dry_run));
+        let connections = connections
+            .map(|limit| with(limit, self.connection_status, self.is_connection_dry_run));
         Level {
             limits: requests.chain(connections).collect(),
             assignments: self.assignments.clone(),
@@ -104,7 +104,10 @@ impl LevelReader<'_> {
                 "limit_conn_dry_run" => level.is_connection_dry_run = word == "on",
                 "limit_rate" | "limit_rate_after" if word != "0" => self.report.left_out(
                     directive.at,
-                    format!("`{}` limits bandwidth, rules limit requests", directive.name),
+                    format!(
+                        "`{}` limits bandwidth, rules limit requests",
+                        directive.name
+                    ),
                 ),
                 "return" | "internal" => level.is_answered = true,
                 "set" => level.assignments.push(assignment(directive, None)),
@@ -212,7 +215,8 @@ impl LevelReader<'_> {
     fn counts(&mut self, at: ConfigLine) -> bool {
         self.locations += 1;
         if self.locations == MAX_LOCATIONS + 1 {
-            let message = format!("more than {MAX_LOCATIONS} locations; this one and those after it");
+            let message =
+                format!("more than {MAX_LOCATIONS} locations; this one and those after it");
             self.report.left_out(at, message);
         }
         self.locations <= MAX_LOCATIONS
@@ -232,11 +236,13 @@ impl LevelReader<'_> {
         let block = directive.children();
         let level = self.level(block, around);
         let nested = block.iter().filter(|d| d.name == "location");
-        let Some(test) = location_test(&directive.words, inside.last().map_or("", String::as_str)) else {
+        let Some(test) = location_test(&directive.words, inside.last().map_or("", String::as_str))
+        else {
             let name = directive.words.join(" ");
             let has_own = block.iter().any(|d| d.name.starts_with("limit_"));
             if has_own && level.has_limits() {
-                let message = format!("limits in `location {name}`, which no path reaches by itself");
+                let message =
+                    format!("limits in `location {name}`, which no path reaches by itself");
                 self.report.left_out(directive.at, message);
             }
             return;
@@ -252,7 +258,11 @@ impl LevelReader<'_> {
                     let inside = [inside, std::slice::from_ref(path)].concat();
                     self.location(inner, &level, &inside, server);
                 }
-                None if inner.children().iter().any(|d| d.name.starts_with("limit_")) => {
+                None if inner
+                    .children()
+                    .iter()
+                    .any(|d| d.name.starts_with("limit_")) =>
+                {
                     self.report.left_out(
                         inner.at,
                         "limits of a location in a location with a regular expression or an exact path",

@@ -137,14 +137,17 @@ fn by_text<'t>(table: &'t LookupTable, fact: &RequestFact) -> Result<Vec<TableCa
         }
     }
     // An entry with the value of the default wins against later patterns, which the negations do not say.
-    let first_kept = table.entries.iter().position(|entry| entry.value == table.default);
+    let first_kept = table
+        .entries
+        .iter()
+        .position(|entry| entry.value == table.default);
     let is_other = |entry: &LookupEntry| {
         entry.value != table.default && matches!(entry.test, LookupTest::Regex(_))
     };
     if let Some(first) = first_kept
         && table.entries.iter().skip(first).any(is_other)
     {
-        return Err("a line with the value of `default` stands before a pattern".to_owned());
+        return Err("a line with the value of `default` precedes a pattern".to_owned());
     }
     cases.push(TableCase {
         tests: others,

@@ -21,7 +21,10 @@ pub(super) fn pieces(text: &str) -> Vec<TextPiece> {
         let after = &after[1..];
         plain.push_str(before);
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let (name, next) = match after.strip_prefix('{').and_then(|in_braces| in_braces.split_once('}')) {
+        let (name, next) = match after
+            .strip_prefix('{')
+            .and_then(|in_braces| in_braces.split_once('}'))
+        {
             Some((name, next)) if name.chars().all(is_name) => (name, next),
             _ => after.split_at(after.find(|c| !is_name(c)).unwrap_or(after.len())),
         };
@@ -84,8 +87,13 @@ impl KeyResolver<'_> {
     fn named_variable(&mut self, name: &str) -> Result<String, String> {
         if let Some(header) = name.strip_prefix("http_").filter(|name| !name.is_empty()) {
             let header = header.to_ascii_lowercase().replace('_', "-");
-            if ["x-forwarded-for", "x-real-ip", "cf-connecting-ip", "true-client-ip"]
-                .contains(&header.as_str())
+            if [
+                "x-forwarded-for",
+                "x-real-ip",
+                "cf-connecting-ip",
+                "true-client-ip",
+            ]
+            .contains(&header.as_str())
             {
                 self.remark(
                     FindingKind::Note,

@@ -42,8 +42,20 @@ const PREFIXES: [&str; 5] = ["/", "/a/", "/a/b/", "/a/b/c/", "/d/"];
 const EXACT: [&str; 4] = ["/a/x", "/a/b/x", "/d/y.php", "/z"];
 const ENDS: [&str; 3] = [".php", "x", "y.php"];
 const PATHS: [&str; 14] = [
-    "/", "/a/x", "/a/q", "/a/b/x", "/a/b/q.php", "/a/b/c/q", "/a/b/c/x", "/a/b/c/y.php", "/d/y.php", "/d/q", "/d/x",
-    "/z", "/zz", "/e/q.php",
+    "/",
+    "/a/x",
+    "/a/q",
+    "/a/b/x",
+    "/a/b/q.php",
+    "/a/b/c/q",
+    "/a/b/c/x",
+    "/a/b/c/y.php",
+    "/d/y.php",
+    "/d/q",
+    "/d/x",
+    "/z",
+    "/zz",
+    "/e/q.php",
 ];
 
 fn draw(numbers: &mut Numbers, inside: &str, depth: usize) -> Vec<Place> {
@@ -53,7 +65,10 @@ fn draw(numbers: &mut Numbers, inside: &str, depth: usize) -> Vec<Place> {
         let kind = match numbers.below(5) {
             0 => Kind::Exact(EXACT[numbers.below(EXACT.len())]),
             1 => Kind::Ends(ENDS[numbers.below(ENDS.len())]),
-            _ => Kind::Prefix(PREFIXES[numbers.below(PREFIXES.len())], numbers.below(4) == 0),
+            _ => Kind::Prefix(
+                PREFIXES[numbers.below(PREFIXES.len())],
+                numbers.below(4) == 0,
+            ),
         };
         let words = match &kind {
             Kind::Exact(path) => format!("= {path}"),
@@ -77,7 +92,12 @@ fn draw(numbers: &mut Numbers, inside: &str, depth: usize) -> Vec<Place> {
             Kind::Prefix(path, _) if depth < 1 => draw(numbers, path, depth + 1),
             _ => Vec::new(),
         };
-        places.push(Place { words, kind, zone, inner });
+        places.push(Place {
+            words,
+            kind,
+            zone,
+            inner,
+        });
     }
     // Two prefixes of one path would be an error in nginx.
     places
@@ -86,8 +106,15 @@ fn draw(numbers: &mut Numbers, inside: &str, depth: usize) -> Vec<Place> {
 fn written(places: &[Place]) -> String {
     let mut text = String::new();
     for place in places {
-        let own = place.zone.map(|zone| format!("limit_req zone=z{zone} nodelay;")).unwrap_or_default();
-        text.push_str(&format!("location {} {{ {own} {} }}\n", place.words, written(&place.inner)));
+        let own = place
+            .zone
+            .map(|zone| format!("limit_req zone=z{zone} nodelay;"))
+            .unwrap_or_default();
+        text.push_str(&format!(
+            "location {} {{ {own} {} }}\n",
+            place.words,
+            written(&place.inner)
+        ));
     }
     text
 }
@@ -103,12 +130,16 @@ enum Found {
 /// The zone of a path, as nginx chooses its location. `around` is the zone of the level around.
 fn find(places: &[Place], path: &str, around: Option<usize>) -> Found {
     let zone_of = |place: &Place| place.zone.or(around);
-    let exact = places.iter().find(|place| matches!(place.kind, Kind::Exact(exact) if exact == path));
+    let exact = places
+        .iter()
+        .find(|place| matches!(place.kind, Kind::Exact(exact) if exact == path));
     if let Some(place) = exact {
         return Found::Final(zone_of(place));
     }
     let prefixes = places.iter().filter_map(|place| match place.kind {
-        Kind::Prefix(prefix, is_final) if path.starts_with(prefix) => Some((prefix.len(), is_final, place)),
+        Kind::Prefix(prefix, is_final) if path.starts_with(prefix) => {
+            Some((prefix.len(), is_final, place))
+        }
         _ => None,
     });
     let mut chosen = around;
@@ -121,7 +152,9 @@ fn find(places: &[Place], path: &str, around: Option<usize>) -> Found {
         }
     }
     if !is_final {
-        let regex = places.iter().find(|place| matches!(place.kind, Kind::Ends(end) if path.ends_with(end)));
+        let regex = places
+            .iter()
+            .find(|place| matches!(place.kind, Kind::Ends(end) if path.ends_with(end)));
         if let Some(place) = regex {
             return Found::Final(zone_of(place));
         }
@@ -136,7 +169,9 @@ fn the_rules_of_a_path_are_those_of_the_location_that_nginx_chooses() {
     for _ in 0..400 {
         let places = draw(&mut numbers, "/", 0);
         let whole = Some(numbers.below(4)).filter(|zone| *zone < 3);
-        let own = whole.map(|zone| format!("limit_req zone=z{zone} nodelay;")).unwrap_or_default();
+        let own = whole
+            .map(|zone| format!("limit_req zone=z{zone} nodelay;"))
+            .unwrap_or_default();
         let text = format!(
             "limit_req_zone $http_a zone=z0:1m rate=1r/s; limit_req_zone $http_a zone=z1:1m rate=1r/s;
              limit_req_zone $http_a zone=z2:1m rate=1r/s;

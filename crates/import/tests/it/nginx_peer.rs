@@ -24,7 +24,11 @@ struct PeerLimit {
 
 impl PeerLimit {
     fn window(self) -> Micros {
-        if self.is_per_minute { Micros::MINUTE } else { Micros::SECOND }
+        if self.is_per_minute {
+            Micros::MINUTE
+        } else {
+            Micros::SECOND
+        }
     }
 
     fn http(self) -> String {
@@ -44,7 +48,11 @@ impl PeerLimit {
     /// The gate with the rules that are written for it.
     fn gate(self) -> Gate {
         let imported = import(&self.http()).unwrap();
-        Gate::with_clock(MemoryStore::new(), rules(&imported), ManualClock::new(START))
+        Gate::with_clock(
+            MemoryStore::new(),
+            rules(&imported),
+            ManualClock::new(START),
+        )
     }
 }
 
@@ -99,7 +107,9 @@ impl Thousandths {
         let now = at.as_micros() / 1_000;
         let excess = match self.state {
             None => 0,
-            Some((excess, last)) => (excess + 1_000).saturating_sub(self.rate * (now - last) / 1_000),
+            Some((excess, last)) => {
+                (excess + 1_000).saturating_sub(self.rate * (now - last) / 1_000)
+            }
         };
         if excess > self.burst {
             return false;
@@ -112,9 +122,19 @@ impl Thousandths {
 /// Decides arrivals by the arithmetic of nginx and by the rules; how many there are. Times are cut to `precision`.
 fn compare_with_arithmetic(limit: PeerLimit, pattern: ArrivalPattern, precision: u64) -> usize {
     // Many keys have many requests.
-    let windows = if pattern == ArrivalPattern::ZipfKeys { 3 } else { 30 };
+    let windows = if pattern == ArrivalPattern::ZipfKeys {
+        3
+    } else {
+        30
+    };
     let (count, window) = (limit.count, limit.window());
-    let plan = ArrivalPlan { pattern, count, window, windows, seed: SEED };
+    let plan = ArrivalPlan {
+        pattern,
+        count,
+        window,
+        windows,
+        seed: SEED,
+    };
     let gate = limit.gate();
     let mut keys: BTreeMap<u32, (Thousandths, Vec<DecidedTwice>)> = BTreeMap::new();
     let arrivals = plan.draw();
@@ -127,18 +147,33 @@ fn compare_with_arithmetic(limit: PeerLimit, pattern: ArrivalPattern, precision:
     }
     for (key, (_, decided)) in keys {
         let difference = largest_difference(&decided, window);
-        assert!(difference <= 1, "{limit:?}, {pattern:?}, key {key}: {difference}");
+        assert!(
+            difference <= 1,
+            "{limit:?}, {pattern:?}, key {key}: {difference}"
+        );
     }
     arrivals.len()
 }
 
 /// Limits of 1 to 100 requests, but for those that nginx rounds.
 fn limits() -> Vec<PeerLimit> {
-    let rates = [(1, false), (3, false), (10, false), (100, false), (3, true), (30, true), (60, true)];
+    let rates = [
+        (1, false),
+        (3, false),
+        (10, false),
+        (100, false),
+        (3, true),
+        (30, true),
+        (60, true),
+    ];
     let mut limits = Vec::new();
     for (count, is_per_minute) in rates {
         for burst in [0, 2, count - 1, count * 2] {
-            limits.push(PeerLimit { count, is_per_minute, burst });
+            limits.push(PeerLimit {
+                count,
+                is_per_minute,
+                burst,
+            });
         }
     }
     limits
@@ -175,16 +210,34 @@ fn the_rules_admit_what_nginx_admits_unless_the_report_says_that_milliseconds_ma
 
 #[test]
 fn a_rate_that_nginx_rounds_is_reported() {
-    for (count, is_rounded) in [(1, true), (2, true), (3, false), (10, true), (30, false), (100, true)] {
-        let limit = PeerLimit { count, is_per_minute: true, burst: 20 };
+    for (count, is_rounded) in [
+        (1, true),
+        (2, true),
+        (3, false),
+        (10, true),
+        (30, false),
+        (100, true),
+    ] {
+        let limit = PeerLimit {
+            count,
+            is_per_minute: true,
+            burst: 20,
+        };
         let imported = import(&limit.http()).unwrap();
         let mut findings = imported.findings.iter().map(ToString::to_string);
-        assert_eq!(findings.any(|line| line.contains("nginx rounds")), is_rounded, "{count}");
+        assert_eq!(
+            findings.any(|line| line.contains("nginx rounds")),
+            is_rounded,
+            "{count}"
+        );
     }
 }
 
 /// How long real arrivals last.
-#[expect(clippy::disallowed_methods, reason = "a long run is chosen for a run of the tests")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a long run is chosen for a run of the tests"
+)]
 fn seconds() -> u64 {
     std::env::var("NGINX_PEER_SECONDS").map_or(3, |seconds| seconds.parse().unwrap())
 }
@@ -193,13 +246,25 @@ fn seconds() -> u64 {
 /// time is compared with the rules.
 fn compare_with_nginx(limit: PeerLimit) -> usize {
     let nginx = NginxProcess::start(PROGRAM, &limit.http());
-    let patterns = ArrivalPattern::ALL.into_iter().filter(|pattern| *pattern != ArrivalPattern::ZipfKeys);
+    let patterns = ArrivalPattern::ALL
+        .into_iter()
+        .filter(|pattern| *pattern != ArrivalPattern::ZipfKeys);
     let runs: Vec<_> = patterns
         .map(|pattern| {
             // A minute's limit is tried for seconds: arrivals are in proportion to what it grants in a second.
-            let count = if limit.is_per_minute { limit.count / 60 } else { limit.count };
+            let count = if limit.is_per_minute {
+                limit.count / 60
+            } else {
+                limit.count
+            };
             let windows = seconds();
-            let plan = ArrivalPlan { pattern, count, window: Micros::SECOND, windows, seed: SEED };
+            let plan = ArrivalPlan {
+                pattern,
+                count,
+                window: Micros::SECOND,
+                windows,
+                seed: SEED,
+            };
             let connection = nginx.connect().unwrap();
             std::thread::spawn(move || (pattern, asked(connection, &plan)))
         })
@@ -215,11 +280,26 @@ fn compare_with_nginx(limit: PeerLimit) -> usize {
             .collect();
         let admitted = decided.iter().filter(|(_, by_nginx, _)| *by_nginx).count();
         let by_rules = decided.iter().filter(|(.., by_rules)| *by_rules).count();
-        let otherwise = decided.iter().filter(|(_, by_nginx, by_rules)| by_nginx != by_rules).count();
+        let otherwise = decided
+            .iter()
+            .filter(|(_, by_nginx, by_rules)| by_nginx != by_rules)
+            .count();
         let difference = largest_difference(&decided, limit.window());
-        println!("{limit:?}, {key}: {} requests, nginx admitted {admitted}, rules {by_rules}, {otherwise} decided otherwise, difference in an interval {difference}", decided.len());
+        println!(
+            "{limit:?}, {key}: {} requests, nginx admitted {admitted}, rules {by_rules}, {otherwise} decided otherwise, difference in an interval {difference}",
+            decided.len()
+        );
         assert!(difference <= 1, "{limit:?}, {key}: {difference}");
-        assert!(admitted < decided.len() || matches!(pattern, ArrivalPattern::Poisson { percent: 50 | 90 | 100 }), "something is denied");
+        assert!(
+            admitted < decided.len()
+                || matches!(
+                    pattern,
+                    ArrivalPattern::Poisson {
+                        percent: 50 | 90 | 100
+                    }
+                ),
+            "something is denied"
+        );
         requests += decided.len();
     }
     requests
@@ -252,12 +332,20 @@ fn asked(
 
 #[test]
 fn nginx_and_the_rules_admit_the_same_of_a_rate_per_second() {
-    let limit = PeerLimit { count: 30, is_per_minute: false, burst: 9 };
+    let limit = PeerLimit {
+        count: 30,
+        is_per_minute: false,
+        burst: 9,
+    };
     assert!(compare_with_nginx(limit) > 200);
 }
 
 #[test]
 fn nginx_and_the_rules_admit_the_same_of_a_rate_per_minute() {
-    let limit = PeerLimit { count: 1_200, is_per_minute: true, burst: 5 };
+    let limit = PeerLimit {
+        count: 1_200,
+        is_per_minute: true,
+        burst: 5,
+    };
     assert!(compare_with_nginx(limit) > 200);
 }

@@ -35,7 +35,10 @@ fn imported(path: &Path, settings: &ImportSettings) -> Result<ImportedRules, Not
         name: path.file_name().unwrap().to_string_lossy().into_owned(),
         text: fs::read_to_string(path).unwrap(),
     };
-    if path.extension().is_some_and(|extension| extension == "yaml") {
+    if path
+        .extension()
+        .is_some_and(|extension| extension == "yaml")
+    {
         import_ingress(&[file], settings)
     } else {
         import_nginx(&[file], &ShapeFiles(path.parent().unwrap()), settings)
@@ -45,8 +48,16 @@ fn imported(path: &Path, settings: &ImportSettings) -> Result<ImportedRules, Not
 fn shown(result: &Result<ImportedRules, NothingImported>) -> String {
     let (text, findings, end) = match result {
         Ok(imported) => {
-            let is_same = if imported.is_same() { "same meaning" } else { "not the same" };
-            (imported.text.as_str(), &imported.findings, is_same.to_owned())
+            let is_same = if imported.is_same() {
+                "same meaning"
+            } else {
+                "not the same"
+            };
+            (
+                imported.text.as_str(),
+                &imported.findings,
+                is_same.to_owned(),
+            )
         }
         Err(refused) => ("", &refused.findings, format!("refused: {refused}")),
     };
@@ -61,7 +72,9 @@ fn shown(result: &Result<ImportedRules, NothingImported>) -> String {
 #[test]
 fn every_shape_is_written_as_valid_rules_or_refused_with_its_reason() {
     let shapes = shapes();
-    let of_nginx = shapes.iter().filter(|(_, path)| path.extension().unwrap() == "conf");
+    let of_nginx = shapes
+        .iter()
+        .filter(|(_, path)| path.extension().unwrap() == "conf");
     assert!(of_nginx.count() >= 30, "there are 30 shapes of nginx");
     for (name, path) in shapes {
         let result = imported(&path, &ImportSettings::default());
@@ -83,10 +96,17 @@ fn replicas_multiply_the_limits_of_ingresses() {
     let path = folder().join("40-ingress.yaml");
     let imported = imported(&path, &settings).unwrap();
     // Three pods admit 51 requests each: the first one and its burst of 50.
-    assert!(imported.text.contains("limit: 30/second burst 153\n"), "{}", imported.text);
+    assert!(
+        imported.text.contains("limit: 30/second burst 153\n"),
+        "{}",
+        imported.text
+    );
     assert!(imported.text.contains("limit: 60\n"), "{}", imported.text);
     let findings: Vec<String> = imported.findings.iter().map(ToString::to_string).collect();
-    assert!(!findings.iter().any(|line| line.contains("--replicas")), "{findings:?}");
+    assert!(
+        !findings.iter().any(|line| line.contains("--replicas")),
+        "{findings:?}"
+    );
 }
 
 #[test]
@@ -97,12 +117,17 @@ fn addresses_that_the_server_counts_one_by_one_are_no_difference() {
         ..ImportSettings::default()
     };
     assert!(imported(&path, &settings).unwrap().is_same());
-    assert!(!imported(&path, &ImportSettings::default()).unwrap().is_same());
+    assert!(
+        !imported(&path, &ImportSettings::default())
+            .unwrap()
+            .is_same()
+    );
 }
 
 #[test]
 fn no_text_of_a_configuration_becomes_a_line_of_the_rules() {
-    let text = "limit_req_zone \"$binary_remote_addr\\n- id: evil\" \"zone=a\\n  - forged\" rate=1r/s;
+    let text =
+        "limit_req_zone \"$binary_remote_addr\\n- id: evil\" \"zone=a\\n  - forged\" rate=1r/s;
         limit_req \"zone=a\\n  - forged\" burst=1;";
     let imported = import(text).unwrap();
     assert_eq!(rules(&imported).len(), 1, "{}", imported.text);
@@ -124,10 +149,23 @@ fn includes_and_blocks_are_bounded() {
         text: "include again;".to_owned(),
     };
     let refused = import_nginx(&[file], &Itself, &ImportSettings::default()).unwrap_err();
-    assert_eq!(refused.message, "again:1: files include each other more than 16 deep");
+    assert_eq!(
+        refused.message,
+        "again:1: files include each other more than 16 deep"
+    );
     let refused = import(&"a {".repeat(1_000_000)).unwrap_err();
     assert!(refused.message.contains("more than 32 deep"), "{refused}");
-    let maps: String = (0..40).map(|n| format!("map $k{} $k{n} {{ default 1; ~a$ $k{}; b 2; }}\n", n + 1, n + 1)).collect();
-    let refused = import(&format!("{maps} limit_req_zone $k0 zone=a:1m rate=1r/s; limit_req zone=a;"));
+    let maps: String = (0..40)
+        .map(|n| {
+            format!(
+                "map $k{} $k{n} {{ default 1; ~a$ $k{}; b 2; }}\n",
+                n + 1,
+                n + 1
+            )
+        })
+        .collect();
+    let refused = import(&format!(
+        "{maps} limit_req_zone $k0 zone=a:1m rate=1r/s; limit_req zone=a;"
+    ));
     assert!(refused.is_err());
 }

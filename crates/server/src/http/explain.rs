@@ -1,5 +1,7 @@
 //! `POST /v1/explain`: why a request would be allowed or denied. Nothing is charged.
 
+mod offline;
+
 use std::io::Write as _;
 use std::time::Duration;
 
@@ -16,6 +18,7 @@ use super::{answer, body, raw_request};
 use crate::activity::last_json;
 use crate::meant::{self, Meant, MeantClient};
 use crate::problem::{ApiReply, HttpProblem};
+pub use offline::explain_offline;
 
 pub(super) async fn explain(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let admin = &call.api.admin;
@@ -122,12 +125,8 @@ async fn written(
         let shown = shown.unwrap_or_else(|| admin.shown_of_client(name, value));
         cut(&call.published(value, shown))
     };
-    let explanation = &admin.gate.explain(attributes, &show).await;
-    let mut rest = Vec::with_capacity(1_024);
-    let shown = attributes.iter();
-    let shown = shown.map(|(name, value)| (name.to_owned(), json!(show(name, value))));
-    let shown = Value::Object(shown.collect());
-    let _ = write!(rest, r#","attributes":{shown}"#);
+    let explanation = admin.gate.explain(attributes, &show).await;
+    let mut members = shown_attributes(attributes, show);
     if let Some(client) = client {
         let last = client.last.as_ref().zip(admin.activity.as_ref());
         let last = last.map(|(last, activity)| {
@@ -139,9 +138,23 @@ async fn written(
             }
             written
         });
-        let _ = write!(rest, r#","last":{}"#, json!(last));
+        let _ = write!(members, r#","last":{}"#, json!(last));
     }
-    write_rest(&mut rest, explanation, admin.decider.headers);
+    write_answer(&explanation, members, admin.decider.headers)
+}
+
+/// The attributes that are explained, as a member of the answer.
+fn shown_attributes(attributes: &Attributes<'_>, show: impl Fn(&str, &str) -> String) -> Vec<u8> {
+    let shown = attributes.iter();
+    let shown = shown.map(|(name, value)| (name.to_owned(), json!(show(name, value))));
+    let shown = Value::Object(shown.collect());
+    format!(r#","attributes":{shown}"#).into_bytes()
+}
+
+/// The answer: the rules, these members, and the rest.
+fn write_answer(explanation: &Explanation, members: Vec<u8>, headers: HeaderSettings) -> Vec<u8> {
+    let mut rest = members;
+    write_rest(&mut rest, explanation, headers);
     let mut out = Vec::with_capacity(512 + explanation.rules().len() * 256);
     out.extend_from_slice(br#"{"rules":["#);
     let mut omitted = explanation.omitted();

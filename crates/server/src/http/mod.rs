@@ -51,6 +51,7 @@ use crate::decider::Decider;
 use crate::problem::{ApiReply, HttpProblem};
 use body::ArrivingBody;
 use call::ApiCall;
+pub use explain::explain_offline;
 use route::{ApiHandler, ApiRoute};
 
 /// The body of a reply: whole, or a stream of events.

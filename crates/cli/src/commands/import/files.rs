@@ -20,7 +20,11 @@ impl IncludedFiles for FilesBelow {
             return Err("what is read from stdin has no folder".to_owned());
         }
         let folder = Path::new(root).parent().unwrap_or(Path::new(""));
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let folder = if folder.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            folder
+        };
         let whole = fs::canonicalize(folder).map_err(|error| error.to_string())?;
         // An absolute name is looked for where it would be below the folder.
         let wanted = Path::new(pattern);
@@ -208,7 +212,14 @@ mod tests {
         let absolute = below.canonicalize().unwrap().join("*/b.conf");
         assert_eq!(find(&absolute.display().to_string()).unwrap(), ["b"]);
         assert!(find("conf.d/*.none").unwrap().is_empty());
-        for refused in ["../secret.conf", "link.conf", "link.con*", "/etc/hostname", "none", "conf.d"] {
+        for refused in [
+            "../secret.conf",
+            "link.conf",
+            "link.con*",
+            "/etc/hostname",
+            "none",
+            "conf.d",
+        ] {
             assert!(find(refused).is_err(), "{refused}");
         }
     }

@@ -31,7 +31,7 @@ impl SettingsArgs {
 }
 
 /// A file's name and its text. `-` is stdin.
-pub(super) fn source(file: &str) -> anyhow::Result<Source> {
+pub(in crate::commands) fn source(file: &str) -> anyhow::Result<Source> {
     let (name, bytes) = if file == "-" {
         let mut bytes = Vec::new();
         let read = std::io::stdin().lock().read_to_end(&mut bytes);
@@ -84,7 +84,7 @@ pub(super) fn rules(
 }
 
 /// All problems as text, with the first word of each in colour.
-pub(super) fn rendered(problems: &Problems, source: &Source) -> String {
+pub(in crate::commands) fn rendered(problems: &Problems, source: &Source) -> String {
     let mut text = String::new();
     for line in plain_lines(&problems.render(source)).split_inclusive('\n') {
         let words = [("error", BAD), ("warning", CAREFUL)];
@@ -103,7 +103,11 @@ pub(super) fn rendered(problems: &Problems, source: &Source) -> String {
 }
 
 /// One line about a file: `rules.yaml: 3 rules, 1 warning`.
-pub(super) fn summary(source: &Source, rules: Option<usize>, problems: &Problems) -> String {
+pub(in crate::commands) fn summary(
+    source: &Source,
+    rules: Option<usize>,
+    problems: &Problems,
+) -> String {
     let (errors, warnings) = (problems.errors().count(), problems.warnings().count());
     let mut parts = Vec::new();
     parts.extend(rules.map(|rules| counted(rules, "rule")));

@@ -2,16 +2,19 @@
 //! rules) and `changes.rs` (differences between two sets).
 
 mod apply;
+mod cases;
 mod changes;
 mod delete;
 mod diff;
-mod file;
+mod expectation;
+pub(in crate::commands) mod file;
 mod get;
 mod history;
 mod list;
 mod promise;
 mod remote;
 mod rollback;
+mod test;
 mod validate;
 
 use clap::{Args, Subcommand};
@@ -48,22 +51,22 @@ enum RulesCommand {
     Rollback(rollback::RollbackArgs),
     /// Check rule files, without a server
     Validate(validate::ValidateArgs),
+    /// Test rules with requests at given times, without a server
+    Test(test::TestArgs),
 }
 
 pub(crate) fn run(args: &RulesArgs) -> anyhow::Result<Answer> {
     let json = args.server.json;
-    if let RulesCommand::Validate(validate) = &args.command {
-        return validate::run(validate, json);
-    }
-    let client = ApiClient::new(&args.server)?;
+    let client = || ApiClient::new(&args.server);
     match &args.command {
-        RulesCommand::List => list::run(&client, json),
-        RulesCommand::Get(get) => get::run(get, &client, json),
-        RulesCommand::Apply(apply) => apply::run(apply, &client, json),
-        RulesCommand::Diff(diff) => diff::run(diff, &client, json),
-        RulesCommand::Delete(delete) => delete::run(delete, &client, json),
-        RulesCommand::History(history) => history::run(history, &client, json),
-        RulesCommand::Rollback(rollback) => rollback::run(rollback, &client, json),
         RulesCommand::Validate(validate) => validate::run(validate, json),
+        RulesCommand::Test(test) => test::run(test, json),
+        RulesCommand::List => list::run(&client()?, json),
+        RulesCommand::Get(get) => get::run(get, &client()?, json),
+        RulesCommand::Apply(apply) => apply::run(apply, &client()?, json),
+        RulesCommand::Diff(diff) => diff::run(diff, &client()?, json),
+        RulesCommand::Delete(delete) => delete::run(delete, &client()?, json),
+        RulesCommand::History(history) => history::run(history, &client()?, json),
+        RulesCommand::Rollback(rollback) => rollback::run(rollback, &client()?, json),
     }
 }

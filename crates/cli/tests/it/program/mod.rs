@@ -1,6 +1,8 @@
 //! The program as it is started: arguments in, output and exit code out.
 
 mod commands;
+mod import;
+mod rules_test;
 mod scopes;
 mod support;
 mod validate;
