@@ -464,10 +464,9 @@ impl RuleParts<'_> {
         if !self.region.paths.is_empty() {
             scope.require("path", serde_json::json!(self.region.paths));
         }
-        for condition in [&self.hosts.condition, &self.region.condition] {
-            if let Some(condition) = condition {
-                scope.require_condition(condition.clone());
-            }
+        let conditions = [&self.hosts.condition, &self.region.condition];
+        for condition in conditions.into_iter().flatten() {
+            scope.require_condition(condition.clone());
         }
         for item in self.hosts.except.iter().chain(&self.region.except) {
             scope.except(item.clone());

@@ -163,21 +163,17 @@ impl IngressReader<'_> {
         let is_same =
             |server: &VirtualServer| server.names.first().map_or("", String::as_str) == path.host;
         let servers = &mut self.model.servers;
-        let index = match servers.iter().position(is_same) {
-            Some(index) => index,
-            None => {
-                servers.push(VirtualServer {
-                    names: Some(path.host.clone())
-                        .filter(|host| !host.is_empty())
-                        .into_iter()
-                        .collect(),
-                    is_default: path.host.is_empty(),
-                    at: path.at,
-                    ..VirtualServer::default()
-                });
-                servers.len() - 1
-            }
-        };
+        let known = servers.iter().position(is_same);
+        let index = known.unwrap_or_else(|| {
+            let host = Some(path.host.clone()).filter(|host| !host.is_empty());
+            servers.push(VirtualServer {
+                names: host.into_iter().collect(),
+                is_default: path.host.is_empty(),
+                at: path.at,
+                ..VirtualServer::default()
+            });
+            servers.len() - 1
+        });
         &mut servers[index]
     }
 

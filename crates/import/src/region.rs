@@ -79,8 +79,9 @@ pub(crate) fn region(
 /// around this one is longer.
 fn is_unreachable(candidate: &Candidate<'_>, all: &[Candidate<'_>]) -> bool {
     let path = match candidate.test {
-        LocationTest::Exact(path) => path,
-        LocationTest::Prefix { path, .. } | LocationTest::Segments(path) => path,
+        LocationTest::Exact(path)
+        | LocationTest::Prefix { path, .. }
+        | LocationTest::Segments(path) => path,
         LocationTest::Regex { .. } => return false,
     };
     let is_shadowed = |other: &Candidate<'_>| {

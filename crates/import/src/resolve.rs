@@ -181,9 +181,9 @@ impl KeyResolver<'_> {
 
     /// The condition of an `if`.
     fn condition(&mut self, words: &[String], depth: usize) -> Result<Split, String> {
-        let text = words.join(" ");
-        let refused = || format!("the condition `if {text}` cannot be followed");
-        let inner = text
+        let whole = words.join(" ");
+        let refused = || format!("the condition `if {whole}` cannot be followed");
+        let inner = whole
             .strip_prefix('(')
             .and_then(|text| text.strip_suffix(')'));
         let inner = inner.ok_or_else(refused)?.trim();
@@ -236,13 +236,13 @@ impl KeyResolver<'_> {
 }
 
 /// Each of these with each of those.
-fn product(these: &[KeyCase], those: &[KeyCase]) -> Result<Vec<KeyCase>, String> {
-    if these.len() * those.len() > MAX_CASES * MAX_CASES {
+fn product(first: &[KeyCase], second: &[KeyCase]) -> Result<Vec<KeyCase>, String> {
+    if first.len() * second.len() > MAX_CASES * MAX_CASES {
         return Err(too_many());
     }
     let mut cases = Vec::new();
-    for this in these {
-        for that in those {
+    for this in first {
+        for that in second {
             let mut case = this.clone().with_tests(&that.tests);
             case.pieces.extend(that.pieces.iter().cloned());
             cases.push(case);
@@ -288,10 +288,10 @@ fn joinable(cases: &[KeyCase]) -> Option<(usize, usize, KeyCase)> {
 }
 
 fn joined(a: &KeyCase, b: &KeyCase) -> Option<KeyCase> {
-    let only = |these: &KeyCase, those: &KeyCase| -> Vec<RequestTest> {
-        let tests = these.tests.iter();
+    let only = |of: &KeyCase, other: &KeyCase| -> Vec<RequestTest> {
+        let tests = of.tests.iter();
         tests
-            .filter(|test| !those.tests.contains(test))
+            .filter(|test| !other.tests.contains(test))
             .cloned()
             .collect()
     };

@@ -31,6 +31,10 @@ pub struct NginxProcess {
 impl NginxProcess {
     /// Starts a program with an `http` block, in which `PORT` is the port to listen on and `FOLDER` a folder with the
     /// file `index.html`.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
     pub fn start(program: &str, http: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let port = ReservedPort::new();
@@ -114,7 +118,7 @@ impl NginxConnection {
     pub fn ask(&mut self, line: &str, headers: &[(&str, &str)]) -> io::Result<NginxAnswer> {
         let mut request = format!("{line} HTTP/1.1\r\n");
         for (name, value) in headers {
-            request.push_str(&format!("{name}: {value}\r\n"));
+            request.extend([*name, ": ", *value, "\r\n"]);
         }
         if !headers.iter().any(|(name, _)| *name == "host") {
             request.push_str("host: localhost\r\n");

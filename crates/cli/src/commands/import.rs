@@ -107,7 +107,7 @@ fn listed(findings: &[Finding]) -> String {
             FindingKind::Difference => styled(CAREFUL.bold(), word),
             FindingKind::LeftOut => styled(BAD.bold(), word),
         };
-        text.push_str(&format!("{word}: {rest}\n"));
+        text.extend([&word, ": ", rest, "\n"]);
     }
     text
 }

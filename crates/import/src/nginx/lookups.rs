@@ -50,13 +50,11 @@ fn map(directive: &Directive, source: &str) -> LookupTable {
             "volatile" if line.words.is_empty() => {}
             "include" => table.unsupported = Some("it includes a file".to_owned()),
             _ => {
-                let (test, is_regex) = match key.strip_prefix('~') {
-                    Some(pattern) => (LookupTest::Regex(regex(pattern)), true),
-                    None => {
-                        let text = key.strip_prefix('\\').unwrap_or(key);
-                        (LookupTest::Text(text.to_owned()), false)
-                    }
-                };
+                let pattern = key.strip_prefix('~');
+                let is_regex = pattern.is_some();
+                let plain = || LookupTest::Text(key.strip_prefix('\\').unwrap_or(key).to_owned());
+                let pattern = pattern.map(|pattern| LookupTest::Regex(regex(pattern)));
+                let test = pattern.unwrap_or_else(plain);
                 let entry = LookupEntry { test, value };
                 if is_regex {
                     regexes.push(entry);

@@ -324,7 +324,7 @@ mod tests {
     fn words_by_hand() {
         #[rustfmt::skip]
         let table = [
-            ("a;",                          r#"1:a[]"#),
+            ("a;",                          "1:a[]"),
             ("a b  c;\nd;",                 r#"1:a["b", "c"] 2:d[]"#),
             ("a \"b c\" 'd;';",             r#"1:a["b c", "d;"]"#),
             (r#"a "x\"y\\z\d";"#,           r#"1:a["x\"y\\z\\d"]"#),

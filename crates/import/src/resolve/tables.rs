@@ -188,14 +188,14 @@ fn joined_tests<'e>(
     entries: impl Iterator<Item = &'e LookupEntry>,
     fact: &RequestFact,
 ) -> Result<Vec<RequestTest>, String> {
-    let (mut texts, mut patterns, mut tests) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut texts, mut patterns, mut all) = (Vec::new(), Vec::new(), Vec::new());
     for entry in entries {
         match &entry.test {
             LookupTest::Text(text) if text.is_empty() => {
                 if !fact.is_optional() {
                     return Err("it looks for an empty text".to_owned());
                 }
-                tests.push(test(fact, LooksFor::Texts(vec![String::new()])));
+                all.push(test(fact, LooksFor::Texts(vec![String::new()])));
             }
             LookupTest::Text(text) => texts.push(text.clone()),
             LookupTest::Regex(pattern) => patterns.push(pattern.clone()),
@@ -210,18 +210,18 @@ fn joined_tests<'e>(
         } else {
             LooksFor::Texts(texts)
         };
-        tests.push(test(fact, looks_for));
+        all.push(test(fact, looks_for));
     }
     match patterns.as_slice() {
         [] => {}
-        [only] => tests.push(test(fact, LooksFor::Pattern(only.clone()))),
+        [only] => all.push(test(fact, LooksFor::Pattern(only.clone()))),
         several => {
             let each = several.iter().map(|pattern| format!("(?:{pattern})"));
             let pattern = each.collect::<Vec<_>>().join("|");
-            tests.push(test(fact, LooksFor::Pattern(pattern)));
+            all.push(test(fact, LooksFor::Pattern(pattern)));
         }
     }
-    Ok(tests)
+    Ok(all)
 }
 
 /// The cases of a table of networks, of which the longest prefix decides.

@@ -1,6 +1,8 @@
 //! Random servers with prefixes, exact paths, regular expressions and nested locations: the rules that apply to a path
 //! are those of the location that nginx chooses.
 
+use std::fmt::Write as _;
+
 use tidegate::{Attributes, Gate, MemoryStore};
 use tidegate_testkit::block_on;
 
@@ -110,11 +112,8 @@ fn written(places: &[Place]) -> String {
             .zone
             .map(|zone| format!("limit_req zone=z{zone} nodelay;"))
             .unwrap_or_default();
-        text.push_str(&format!(
-            "location {} {{ {own} {} }}\n",
-            place.words,
-            written(&place.inner)
-        ));
+        let (words, inner) = (&place.words, written(&place.inner));
+        writeln!(text, "location {words} {{ {own} {inner} }}").unwrap();
     }
     text
 }

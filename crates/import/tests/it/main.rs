@@ -1,11 +1,6 @@
 //! What is written for configurations of nginx and ingresses, and whether it decides as nginx does.
 
-#![expect(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test may"
-)]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a test may")]
 
 mod locations;
 mod nginx_peer;

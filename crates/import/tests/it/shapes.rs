@@ -155,15 +155,15 @@ fn includes_and_blocks_are_bounded() {
     );
     let refused = import(&"a {".repeat(1_000_000)).unwrap_err();
     assert!(refused.message.contains("more than 32 deep"), "{refused}");
-    let maps: String = (0..40)
-        .map(|n| {
-            format!(
-                "map $k{} $k{n} {{ default 1; ~a$ $k{}; b 2; }}\n",
-                n + 1,
-                n + 1
-            )
-        })
-        .collect();
+    let mut maps = String::new();
+    for number in 0..40 {
+        let next = number + 1;
+        writeln!(
+            maps,
+            "map $k{next} $k{number} {{ default 1; ~a$ $k{next}; b 2; }}"
+        )
+        .unwrap();
+    }
     let refused = import(&format!(
         "{maps} limit_req_zone $k0 zone=a:1m rate=1r/s; limit_req zone=a;"
     ));

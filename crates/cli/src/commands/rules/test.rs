@@ -100,11 +100,8 @@ fn summary(name: &str, cases: usize, differences: &[CaseDifference]) -> String {
         0 => "all hold".to_owned(),
         count => counted(count, "difference"),
     };
-    text.push_str(&format!(
-        "{}: {}, {end}\n",
-        plain(name),
-        counted(cases, "case")
-    ));
+    let cases = counted(cases, "case");
+    text.extend([&plain(name), ": ", &cases, ", ", &end, "\n"]);
     text
 }
 

@@ -190,7 +190,7 @@ fn a_file_is_explained_as_a_server_explains_it() {
     let folder = ProgramFolder::new();
     folder.write("rules.yaml", RULES);
     let server = folder.serve(&["--rules", "rules.yaml", "--trust-timestamps"]);
-    let address = format!("http://{}", server.http);
+    let address = format!("http://{}", server.address);
     for request in [
         &["-a", "path=/login", "-a", "ip=203.0.113.7"][..],
         &["-a", "path=/v1/x"],
