@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use crate::hosts::{self, HostRegion};
+use crate::merge::merged;
 use crate::model::{
     AppliedLimit, Assignment, Level, LimitModel, LocationTest, VirtualServer, ZoneCounting,
 };
-use crate::region::{self, ExceptItem, PathRegion};
+use crate::region::{self, PathRegion};
 use crate::report::{ConfigLine, FindingKind, ImportReport};
-use crate::request_test::{LooksFor, RequestFact, RequestTest, RuleScope};
+use crate::request_test::{RequestFact, RequestTest, RuleScope};
 use crate::resolve::{KeyCase, KeyPiece, KeyResolver};
 use crate::rule_file::{RuleFile, WrittenLimit, pattern_problem};
+use crate::rule_key::RuleKey;
 use crate::{ImportSettings, ImportedRules, NothingImported};
 
 /// The most rules of a file.
@@ -298,16 +300,16 @@ impl Converter<'_> {
                 }
             }
         }
-        for (facts, missing, test) in key.variants() {
-            if missing == Some("skip") {
-                let names: Vec<&str> = facts.iter().map(RequestFact::name).collect();
+        for variant in key.variants() {
+            if variant.is_partial {
+                let names: Vec<&str> = variant.facts.iter().map(RequestFact::name).collect();
                 let message = format!(
                     "a request that lacks one of `{}` is not limited; in nginx only one that lacks all",
                     names.join("`, `")
                 );
                 self.report.difference(at, message);
             }
-            match parts.scope(test.as_ref()) {
+            match parts.scope(&variant.lacks) {
                 Err(reason) => self.report.left_out(at, format!("`{text}`: {reason}")),
                 Ok(_) if self.file.len() >= MAX_RULES => {
                     self.report
@@ -322,8 +324,12 @@ impl Converter<'_> {
                         limit: &group.limit,
                         lines: &group.lines,
                         scope,
-                        per: facts.iter().map(|fact| fact.name().to_owned()).collect(),
-                        is_shared_if_missing: missing == Some("share"),
+                        per: variant
+                            .facts
+                            .iter()
+                            .map(|fact| fact.name().to_owned())
+                            .collect(),
+                        is_shared_if_missing: variant.is_shared,
                     };
                     self.file.add(written, &mut self.report);
                 }
@@ -387,66 +393,6 @@ impl Converter<'_> {
     }
 }
 
-/// Joins regions that differ in exceptions alone: those of some servers get their hosts.
-fn merged(
-    alike: Vec<(PathRegion, Vec<usize>)>,
-    servers: &[VirtualServer],
-) -> Vec<(PathRegion, Vec<usize>)> {
-    let mut joined: Vec<(PathRegion, Vec<usize>)> = Vec::new();
-    for (region, numbers) in alike {
-        let with_same_paths = joined
-            .iter_mut()
-            .find(|(known, _)| known.paths == region.paths && known.condition == region.condition);
-        let Some((known, known_numbers)) = with_same_paths else {
-            joined.push((region, numbers));
-            continue;
-        };
-        let common: Vec<_> = known
-            .except
-            .iter()
-            .filter(|item| region.except.contains(item))
-            .cloned()
-            .collect();
-        let special = |of: &PathRegion, numbers: &[usize]| {
-            let items = of.except.iter().filter(|item| !common.contains(item));
-            let items: Vec<_> = items.cloned().collect();
-            with_hosts(items, numbers, servers)
-        };
-        let (Some(first), Some(second)) =
-            (special(known, known_numbers), special(&region, &numbers))
-        else {
-            joined.push((region, numbers));
-            continue;
-        };
-        known.except = [common, first, second].concat();
-        known_numbers.extend(numbers);
-    }
-    joined
-}
-
-/// Exceptions for these servers alone. None if their hosts cannot stand in an exception.
-fn with_hosts(
-    items: Vec<ExceptItem>,
-    numbers: &[usize],
-    servers: &[VirtualServer],
-) -> Option<Vec<ExceptItem>> {
-    if items.is_empty() {
-        return Some(items);
-    }
-    let mut hosts = Vec::new();
-    for number in numbers {
-        hosts.extend(hosts::plain_names(servers, *number)?);
-    }
-    let with_host = |item: ExceptItem| {
-        let mut with_host = ExceptItem::new();
-        // One that has its hosts already keeps them.
-        with_host.insert("host".to_owned(), serde_json::json!(hosts));
-        with_host.extend(item);
-        with_host
-    };
-    Some(items.into_iter().map(with_host).collect())
-}
-
 /// Where a rule applies, and to which key.
 struct RuleParts<'p> {
     hosts: &'p HostRegion,
@@ -456,7 +402,7 @@ struct RuleParts<'p> {
 }
 
 impl RuleParts<'_> {
-    fn scope(&self, more: Option<&RequestTest>) -> Result<RuleScope, String> {
+    fn scope(&self, more: &[RequestTest]) -> Result<RuleScope, String> {
         let mut scope = RuleScope::default();
         if !self.hosts.hosts.is_empty() {
             scope.require("host", serde_json::json!(self.hosts.hosts));
@@ -475,51 +421,5 @@ impl RuleParts<'_> {
             scope.add(test)?;
         }
         Ok(scope)
-    }
-}
-
-/// The attributes of a key.
-#[derive(Default)]
-struct RuleKey {
-    facts: Vec<RequestFact>,
-    /// Whether the key has more text than these, and so is never empty.
-    is_prefixed: bool,
-}
-
-/// The attributes of a rule, what it does without one, and a test that it needs.
-type KeyVariant = (Vec<RequestFact>, Option<&'static str>, Option<RequestTest>);
-
-impl RuleKey {
-    fn add(&mut self, fact: RequestFact) {
-        if !self.facts.contains(&fact) {
-            self.facts.push(fact);
-        }
-    }
-
-    /// The rules that it takes: requests that lack a part of the key are counted by the rest of it.
-    fn variants(self) -> Vec<KeyVariant> {
-        let optional: Vec<RequestFact> = self
-            .facts
-            .iter()
-            .filter(|fact| fact.is_optional())
-            .cloned()
-            .collect();
-        let is_alone = self.facts.len() == 1;
-        match optional.as_slice() {
-            [] => vec![(self.facts, None, None)],
-            [_] if is_alone && self.is_prefixed => vec![(self.facts, Some("share"), None)],
-            [_] if is_alone => vec![(self.facts, None, None)],
-            [only] => {
-                let mut others = self.facts.clone();
-                others.retain(|fact| fact != only);
-                let lacks = RequestTest {
-                    fact: only.clone(),
-                    looks_for: LooksFor::Any,
-                    is_negated: true,
-                };
-                vec![(self.facts, None, None), (others, None, Some(lacks))]
-            }
-            _ => vec![(self.facts, Some("skip"), None)],
-        }
     }
 }

@@ -8,14 +8,15 @@
 //! | `nginx/` | configuration as text → zones, servers, locations and their limits |
 //! | `ingress.rs` | manifests → the same |
 //! | `resolve.rs`, `request_test.rs` | the key of a zone, through `map`, `geo`, `set` and `if` → attributes and conditions |
-//! | `region.rs`, `hosts.rs` | which requests have a limit, by location and server → paths, hosts, exceptions |
-//! | `rule_file.rs`, `convert.rs` | all of it → the text of a rule file, checked by the reader of rules |
+//! | `region.rs`, `hosts.rs`, `merge.rs` | which requests have a limit, by location and server → paths, hosts, exceptions |
+//! | `convert.rs`, `rule_key.rs`, `rule_file.rs` | all of it → the text of a rule file, checked by the reader of rules |
 
 #![forbid(unsafe_code)]
 
 mod convert;
 mod hosts;
 mod ingress;
+mod merge;
 mod model;
 mod nginx;
 mod region;
@@ -23,6 +24,7 @@ mod report;
 mod request_test;
 mod resolve;
 mod rule_file;
+mod rule_key;
 
 use std::fmt;
 

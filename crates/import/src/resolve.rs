@@ -308,6 +308,3 @@ fn joined(a: &KeyCase, b: &KeyCase) -> Option<KeyCase> {
         _ => None,
     }
 }
-
-#[cfg(test)]
-mod tests;

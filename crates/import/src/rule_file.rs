@@ -107,7 +107,7 @@ impl RuleFile {
         match (limit.counting, zone.rate) {
             (ZoneCounting::Requests { burst, delay }, Some(rate)) => {
                 rounded(zone, rate, report);
-                if (burst + 1).saturating_mul(10) <= rate.count {
+                if is_coarse(burst, rate) {
                     report.difference(limit.at, "the burst is small against the rate: nginx counts in whole milliseconds, the rule in microseconds, and they may differ by more than one request in the time of the rate");
                 }
                 let unit = if rate.is_per_minute {
@@ -244,6 +244,14 @@ fn mentions(rule: &Value, key: &str) -> bool {
     };
     let except = rule.get("except").and_then(Value::as_array);
     rule.get("match").is_some_and(in_item) || except.is_some_and(|items| items.iter().any(in_item))
+}
+
+/// Whether milliseconds matter: the bucket is often full, and each time a part of a request is lost or won, which is
+/// together a notable part of one in the time of the rate.
+fn is_coarse(burst: u64, rate: ZoneRate) -> bool {
+    let window = if rate.is_per_minute { 60_000 } else { 1_000 };
+    let lost = rate.count.saturating_mul(rate.count).saturating_mul(10);
+    lost >= window && (burst + 1).saturating_mul(10) <= rate.count
 }
 
 /// Reports a rate that nginx rounds.

@@ -102,15 +102,14 @@ impl ExplainArgs {
 }
 
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Answer> {
-    let explained = match &args.offline.rules {
-        Some(file) => offline::explained(file, &args.body()?)?,
-        None => {
-            let client = ApiClient::new(&args.server)?;
-            let reply = client.post("/v1/explain", &args.body()?)?;
-            let reply = reply.accept_client(args.client.as_deref())?;
-            reply.part("decision")?;
-            reply.body
-        }
+    let explained = if let Some(file) = &args.offline.rules {
+        offline::explained(file, &args.body()?)?
+    } else {
+        let client = ApiClient::new(&args.server)?;
+        let reply = client.post("/v1/explain", &args.body()?)?;
+        let reply = reply.accept_client(args.client.as_deref())?;
+        reply.part("decision")?;
+        reply.body
     };
     let is_allowed = explained["decision"]["allowed"] == json!(true);
     let now = args.question.now();

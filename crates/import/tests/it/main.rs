@@ -3,6 +3,7 @@
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test may")]
 
 mod locations;
+mod nginx_keys;
 mod nginx_peer;
 mod shapes;
 mod support;

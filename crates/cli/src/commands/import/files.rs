@@ -156,8 +156,8 @@ fn read(path: &Path, whole: &Path, folder: &Path) -> Result<ImportFile, String> 
     }
     let mut bytes = Vec::new();
     let file = fs::File::open(&real).map_err(|error| error.to_string())?;
-    let read = file.take(MAX_FILE + 1).read_to_end(&mut bytes);
-    read.map_err(|error| error.to_string())?;
+    let taken = file.take(MAX_FILE + 1).read_to_end(&mut bytes);
+    taken.map_err(|error| error.to_string())?;
     let name = path.strip_prefix("./").unwrap_or(path);
     Ok(ImportFile {
         name: name.display().to_string(),

@@ -115,15 +115,12 @@ fn case(node: &Node, spot: Spot, now: &mut Timestamp, problems: &mut Problems) -
         request.set_cost(cost);
     }
     let repeat = fields.integer("repeat", problems).unwrap_or(1);
-    let expected = match fields.take("expect") {
-        Some((spot, node)) => expected(node, spot, problems),
-        None => {
-            let message =
-                "the key `expect` is missing; write for example `expect: {allowed: true}`";
-            fields.spot().refused::<()>(node, message, problems);
-            None
-        }
-    };
+    let expected = fields.take("expect");
+    if expected.is_none() {
+        let message = "the key `expect` is missing; write for example `expect: {allowed: true}`";
+        fields.spot().refused::<()>(node, message, problems);
+    }
+    let expected = expected.and_then(|(spot, node)| read_expected(node, spot, problems));
     fields.done(problems);
     Some(RuleCase {
         name,
@@ -174,7 +171,7 @@ fn seconds(text: &str) -> Option<u64> {
 }
 
 /// The values that a decision must have.
-fn expected(node: &Node, spot: Spot, problems: &mut Problems) -> Option<Vec<Expectation>> {
+fn read_expected(node: &Node, spot: Spot, problems: &mut Problems) -> Option<Vec<Expectation>> {
     let fields = Fields::new(node, spot, &EXPECT, problems)?;
     let mut expected = Vec::new();
     for key in EXPECT.map(|row| row.name) {
