@@ -2,7 +2,7 @@
 //! has its origin, and every finding is one line.
 
 use tidegate_import::{
-    Finding, ImportFile, ImportSettings, ImportedRules, IncludedFiles, NothingImported,
+    ImportFile, ImportFinding, ImportSettings, ImportedRules, IncludedFiles, NothingImported,
     import_ingress, import_nginx,
 };
 
@@ -60,7 +60,7 @@ fn check_result(result: Result<ImportedRules, NothingImported>) {
     }
 }
 
-fn check_findings(findings: &[Finding]) {
+fn check_findings(findings: &[ImportFinding]) {
     for finding in findings {
         assert!(!finding.message.is_empty(), "{finding:?}");
     }

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use crate::hosts::{self, HostRegion};
 use crate::merge::merged;
 use crate::model::{
-    AppliedLimit, Assignment, Level, LimitModel, LocationTest, VirtualServer, ZoneCounting,
+    AppliedLimit, Assignment, LimitLevel, LimitModel, LocationTest, VirtualServer, ZoneCounting,
 };
 use crate::region::{self, PathRegion};
-use crate::report::{ConfigLine, FindingKind, ImportReport};
+use crate::report::{ConfigLine, ImportFindingKind, ImportReport};
 use crate::request_test::{RequestFact, RequestTest, RuleScope};
 use crate::resolve::{KeyCase, KeyPiece, KeyResolver};
-use crate::rule_file::{RuleFile, WrittenLimit, pattern_problem};
+use crate::rule_file::{WrittenLimit, WrittenRules, pattern_problem};
 use crate::rule_key::RuleKey;
 use crate::{ImportSettings, ImportedRules, NothingImported};
 
@@ -27,7 +27,7 @@ pub(crate) fn rules(
     let mut converter = Converter {
         model: &model,
         report,
-        file: RuleFile::new(&model),
+        file: WrittenRules::new(&model),
         groups: Vec::new(),
         resolved: Vec::new(),
     };
@@ -103,7 +103,7 @@ type ResolvedKey = (usize, Vec<Assignment>, Option<Vec<KeyCase>>);
 struct Converter<'m> {
     model: &'m LimitModel,
     report: ImportReport,
-    file: RuleFile,
+    file: WrittenRules,
     groups: Vec<LimitGroup>,
     resolved: Vec<ResolvedKey>,
 }
@@ -120,7 +120,7 @@ impl Converter<'_> {
         in_force
     }
 
-    fn groups_of(&mut self, level: &Level) -> Vec<usize> {
+    fn groups_of(&mut self, level: &LimitLevel) -> Vec<usize> {
         let mut groups = Vec::new();
         for limit in &level.limits {
             let Some(cases) = self.key(limit, &level.assignments) else {
@@ -174,9 +174,9 @@ impl Converter<'_> {
         let cases = resolver.cases(&zone.key);
         for remark in resolver.remarks {
             match remark.kind {
-                FindingKind::Note => self.report.note(zone.at, remark.message),
-                FindingKind::Difference => self.report.difference(zone.at, remark.message),
-                FindingKind::LeftOut => self.report.left_out(zone.at, remark.message),
+                ImportFindingKind::Note => self.report.note(zone.at, remark.message),
+                ImportFindingKind::Difference => self.report.difference(zone.at, remark.message),
+                ImportFindingKind::LeftOut => self.report.left_out(zone.at, remark.message),
             }
         }
         for line in resolver.identify {

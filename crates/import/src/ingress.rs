@@ -8,8 +8,8 @@ mod manifest;
 use tidegate::document::{Node, Place, Problems, Source, Value};
 
 use crate::model::{
-    AppliedLimit, Level, LimitModel, LimitZone, Location, LocationTest, LookupEntry, LookupTable,
-    LookupTest, VirtualServer, ZoneCounting, ZoneDelay, ZoneRate,
+    AppliedLimit, LimitLevel, LimitModel, LimitZone, Location, LocationTest, LookupEntry,
+    LookupTable, LookupTest, VirtualServer, ZoneCounting, ZoneDelay, ZoneRate,
 };
 use crate::report::{ConfigLine, ImportReport};
 use crate::{ImportFile, ImportSettings};
@@ -148,7 +148,7 @@ impl IngressReader<'_> {
             let location = Location {
                 test: location_test(path, is_regex),
                 inside: Vec::new(),
-                level: Level {
+                level: LimitLevel {
                     limits: limits.clone(),
                     assignments: Vec::new(),
                 },

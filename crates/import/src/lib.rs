@@ -30,7 +30,7 @@ use std::fmt;
 
 use nginx::Configuration;
 use report::ImportReport;
-pub use report::{Finding, FindingKind};
+pub use report::{ImportFinding, ImportFindingKind};
 
 /// A file: its name in messages, and its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub struct ImportedRules {
     /// The text of the rule file.
     pub text: String,
     /// Notes, differences of meaning and parts that are left out, in the order of the files.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<ImportFinding>,
 }
 
 impl ImportedRules {
@@ -80,7 +80,7 @@ impl ImportedRules {
     pub fn is_same(&self) -> bool {
         self.findings
             .iter()
-            .all(|finding| finding.kind == FindingKind::Note)
+            .all(|finding| finding.kind == ImportFindingKind::Note)
     }
 }
 
@@ -90,7 +90,7 @@ pub struct NothingImported {
     /// The reason, with file and line where there is one.
     pub message: String,
     /// What was left out.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<ImportFinding>,
 }
 
 impl fmt::Display for NothingImported {

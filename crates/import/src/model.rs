@@ -93,7 +93,7 @@ pub(crate) struct VirtualServer {
     /// Whether it is marked as the default.
     pub(crate) is_default: bool,
     /// Requests that are in no location.
-    pub(crate) rest: Level,
+    pub(crate) rest: LimitLevel,
     pub(crate) locations: Vec<Location>,
     pub(crate) at: ConfigLine,
 }
@@ -104,7 +104,7 @@ pub(crate) struct Location {
     pub(crate) test: LocationTest,
     /// The paths of the locations around it.
     pub(crate) inside: Vec<String>,
-    pub(crate) level: Level,
+    pub(crate) level: LimitLevel,
     pub(crate) at: ConfigLine,
 }
 
@@ -123,7 +123,7 @@ pub(crate) enum LocationTest {
 
 /// The limits of a level, and the variables that are set before they are decided.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Level {
+pub(crate) struct LimitLevel {
     pub(crate) limits: Vec<AppliedLimit>,
     pub(crate) assignments: Vec<Assignment>,
 }

@@ -6,7 +6,7 @@ use crate::NothingImported;
 
 /// How much a finding matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FindingKind {
+pub enum ImportFindingKind {
     /// The meaning is the same; something should be known.
     Note,
     /// The rules decide otherwise in some case.
@@ -17,21 +17,21 @@ pub enum FindingKind {
 
 /// One line of the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct ImportFinding {
     /// How much it matters.
-    pub kind: FindingKind,
+    pub kind: ImportFindingKind,
     /// The file and the line, as `nginx.conf:3`; empty if it is about no line.
     pub place: String,
     /// What is to be known.
     pub message: String,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for ImportFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
-            FindingKind::Note => "note: ",
-            FindingKind::Difference => "difference: ",
-            FindingKind::LeftOut => "left out: ",
+            ImportFindingKind::Note => "note: ",
+            ImportFindingKind::Difference => "difference: ",
+            ImportFindingKind::LeftOut => "left out: ",
         })?;
         if !self.place.is_empty() {
             write!(f, "{}: ", self.place)?;
@@ -55,7 +55,7 @@ const MOST: usize = 1_000;
 pub(crate) struct ImportReport {
     /// The names of files, by their numbers.
     files: Vec<String>,
-    findings: Vec<(ConfigLine, Finding)>,
+    findings: Vec<(ConfigLine, ImportFinding)>,
 }
 
 impl ImportReport {
@@ -72,29 +72,29 @@ impl ImportReport {
     }
 
     pub(crate) fn note(&mut self, at: ConfigLine, message: impl Into<String>) {
-        self.add(FindingKind::Note, Some(at), message.into());
+        self.add(ImportFindingKind::Note, Some(at), message.into());
     }
 
     /// A note about no line.
     pub(crate) fn general_note(&mut self, message: impl Into<String>) {
-        self.add(FindingKind::Note, None, message.into());
+        self.add(ImportFindingKind::Note, None, message.into());
     }
 
     pub(crate) fn difference(&mut self, at: ConfigLine, message: impl Into<String>) {
-        self.add(FindingKind::Difference, Some(at), message.into());
+        self.add(ImportFindingKind::Difference, Some(at), message.into());
     }
 
     /// A difference about no line.
     pub(crate) fn general_difference(&mut self, message: impl Into<String>) {
-        self.add(FindingKind::Difference, None, message.into());
+        self.add(ImportFindingKind::Difference, None, message.into());
     }
 
     pub(crate) fn left_out(&mut self, at: ConfigLine, message: impl Into<String>) {
-        self.add(FindingKind::LeftOut, Some(at), message.into());
+        self.add(ImportFindingKind::LeftOut, Some(at), message.into());
     }
 
-    fn add(&mut self, kind: FindingKind, at: Option<ConfigLine>, message: String) {
-        let finding = Finding {
+    fn add(&mut self, kind: ImportFindingKind, at: Option<ConfigLine>, message: String) {
+        let finding = ImportFinding {
             kind,
             place: at.map(|at| self.place(at)).unwrap_or_default(),
             message,
@@ -112,11 +112,11 @@ impl ImportReport {
 
     pub(crate) fn has_left_out(&self) -> bool {
         let mut findings = self.findings.iter();
-        findings.any(|(_, finding)| finding.kind == FindingKind::LeftOut)
+        findings.any(|(_, finding)| finding.kind == ImportFindingKind::LeftOut)
     }
 
     /// All findings, in the order of the files.
-    pub(crate) fn finish(mut self) -> Vec<Finding> {
+    pub(crate) fn finish(mut self) -> Vec<ImportFinding> {
         self.findings
             .sort_by_key(|(at, finding)| (*at, finding.kind));
         self.findings

@@ -4,7 +4,7 @@ mod tables;
 mod variables;
 
 use crate::model::{Assignment, LimitModel};
-use crate::report::FindingKind;
+use crate::report::ImportFindingKind;
 use crate::request_test::{LooksFor, RequestFact, RequestTest};
 
 /// How many cases a key may have.
@@ -65,7 +65,7 @@ impl KeyCase {
 /// What is to be known about a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyRemark {
-    pub(crate) kind: FindingKind,
+    pub(crate) kind: ImportFindingKind,
     pub(crate) message: String,
 }
 
@@ -92,7 +92,7 @@ impl KeyResolver<'_> {
         Ok(cases)
     }
 
-    fn remark(&mut self, kind: FindingKind, message: impl Into<String>) {
+    fn remark(&mut self, kind: ImportFindingKind, message: impl Into<String>) {
         let message = message.into();
         let remark = KeyRemark { kind, message };
         if !self.remarks.contains(&remark) {

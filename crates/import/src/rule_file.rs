@@ -31,14 +31,14 @@ pub(crate) struct WrittenLimit<'g> {
 
 /// The rules so far.
 #[derive(Debug, Default)]
-pub(crate) struct RuleFile {
+pub(crate) struct WrittenRules {
     rules: Vec<(Vec<String>, Value)>,
     ids: BTreeSet<String>,
     identify: Vec<String>,
     settings: Vec<String>,
 }
 
-impl RuleFile {
+impl WrittenRules {
     pub(crate) fn new(model: &LimitModel) -> Self {
         let mut settings = Vec::new();
         if !model.trusted_proxies.is_empty() {

@@ -7,7 +7,7 @@ use std::io::Read as _;
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use tidegate_import::{
-    Finding, FindingKind, ImportFile, ImportSettings, ImportedRules, NothingImported,
+    ImportFile, ImportFinding, ImportFindingKind, ImportSettings, ImportedRules, NothingImported,
 };
 
 use crate::exit::{self, Answer};
@@ -97,15 +97,15 @@ fn finish(imported: &ImportedRules, is_strict: bool) -> anyhow::Result<Answer> {
 }
 
 /// A line for each finding.
-fn listed(findings: &[Finding]) -> String {
+fn listed(findings: &[ImportFinding]) -> String {
     let mut text = String::new();
     for finding in findings {
         let line = plain(&finding.to_string());
         let (word, rest) = line.split_once(": ").unwrap_or((&line, ""));
         let word = match finding.kind {
-            FindingKind::Note => word.to_owned(),
-            FindingKind::Difference => styled(CAREFUL.bold(), word),
-            FindingKind::LeftOut => styled(BAD.bold(), word),
+            ImportFindingKind::Note => word.to_owned(),
+            ImportFindingKind::Difference => styled(CAREFUL.bold(), word),
+            ImportFindingKind::LeftOut => styled(BAD.bold(), word),
         };
         text.extend([&word, ": ", rest, "\n"]);
     }

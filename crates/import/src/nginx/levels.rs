@@ -5,7 +5,7 @@
 
 use super::syntax::Directive;
 use crate::model::{
-    AppliedLimit, Assignment, Level, LimitModel, Location, LocationTest, VirtualServer,
+    AppliedLimit, Assignment, LimitLevel, LimitModel, Location, LocationTest, VirtualServer,
     ZoneCounting, ZoneDelay,
 };
 use crate::report::{ConfigLine, ImportReport};
@@ -56,9 +56,9 @@ struct InheritedLimits {
 
 impl InheritedLimits {
     /// What is in force.
-    fn level(&self) -> Level {
+    fn level(&self) -> LimitLevel {
         if self.is_answered {
-            return Level::default();
+            return LimitLevel::default();
         }
         let with = |limit: &AppliedLimit, status: Option<u16>, is_dry_run: bool| AppliedLimit {
             status: status.unwrap_or(DEFAULT_STATUS),
@@ -71,7 +71,7 @@ impl InheritedLimits {
         let connections = self.connections.iter();
         let connections = connections
             .map(|limit| with(limit, self.connection_status, self.is_connection_dry_run));
-        Level {
+        LimitLevel {
             limits: requests.chain(connections).collect(),
             assignments: self.assignments.clone(),
         }

@@ -80,7 +80,7 @@ struct DirectiveParser<'t> {
 
 /// What ends a word or a directive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Token {
+enum SyntaxToken {
     Word(String),
     Semicolon,
     Open,
@@ -97,14 +97,14 @@ impl DirectiveParser<'_> {
         let mut directives = Vec::new();
         loop {
             let name = match self.token()? {
-                Token::Word(word) => word,
-                Token::Semicolon => return self.mistake("unexpected `;`"),
-                Token::Open => return self.mistake("unexpected `{`"),
-                Token::Close if depth == 0 => return self.mistake("unexpected `}`"),
-                Token::End if depth > 0 => {
+                SyntaxToken::Word(word) => word,
+                SyntaxToken::Semicolon => return self.mistake("unexpected `;`"),
+                SyntaxToken::Open => return self.mistake("unexpected `{`"),
+                SyntaxToken::Close if depth == 0 => return self.mistake("unexpected `}`"),
+                SyntaxToken::End if depth > 0 => {
                     return self.mistake("the file ends within a block, expected `}`");
                 }
-                Token::Close | Token::End => return Ok(directives),
+                SyntaxToken::Close | SyntaxToken::End => return Ok(directives),
             };
             self.count += 1;
             if self.count > MAX_DIRECTIVES {
@@ -122,23 +122,23 @@ impl DirectiveParser<'_> {
         let mut words = Vec::new();
         let block = loop {
             match self.token()? {
-                Token::Word(word) => words.push(word),
-                Token::Semicolon => break None,
-                Token::Open if name.ends_with("_by_lua_block") => {
+                SyntaxToken::Word(word) => words.push(word),
+                SyntaxToken::Semicolon => break None,
+                SyntaxToken::Open if name.ends_with("_by_lua_block") => {
                     words.push(self.lua()?);
                     break Some(Vec::new());
                 }
-                Token::Open if WITHOUT_BLOCK.contains(&name.as_str()) => {
+                SyntaxToken::Open if WITHOUT_BLOCK.contains(&name.as_str()) => {
                     return Err(SyntaxMistake {
                         line: at.line,
                         message: format!("`{name}` does not end with `;`"),
                     });
                 }
-                Token::Open => break Some(self.block(depth + 1)?),
-                Token::Close => {
+                SyntaxToken::Open => break Some(self.block(depth + 1)?),
+                SyntaxToken::Close => {
                     return self.mistake(format!("unexpected `}}`: `{name}` has no `;`"));
                 }
-                Token::End => {
+                SyntaxToken::End => {
                     return self.mistake(format!("the file ends within `{name}`, expected `;`"));
                 }
             }
@@ -166,10 +166,10 @@ impl DirectiveParser<'_> {
         next
     }
 
-    fn token(&mut self) -> Result<Token, SyntaxMistake> {
+    fn token(&mut self) -> Result<SyntaxToken, SyntaxMistake> {
         loop {
             let Some(&first) = self.rest.peek() else {
-                return Ok(Token::End);
+                return Ok(SyntaxToken::End);
             };
             match first {
                 ' ' | '\t' | '\r' | '\n' => {
@@ -179,21 +179,21 @@ impl DirectiveParser<'_> {
                 ';' | '{' | '}' => {
                     self.next();
                     return Ok(match first {
-                        ';' => Token::Semicolon,
-                        '{' => Token::Open,
-                        _ => Token::Close,
+                        ';' => SyntaxToken::Semicolon,
+                        '{' => SyntaxToken::Open,
+                        _ => SyntaxToken::Close,
                     });
                 }
                 '"' | '\'' => {
                     self.next();
                     return self.quoted(first);
                 }
-                _ => return Ok(Token::Word(self.bare())),
+                _ => return Ok(SyntaxToken::Word(self.bare())),
             }
         }
     }
 
-    fn quoted(&mut self, quote: char) -> Result<Token, SyntaxMistake> {
+    fn quoted(&mut self, quote: char) -> Result<SyntaxToken, SyntaxMistake> {
         let begins = self.line;
         let mut word = String::new();
         loop {
@@ -211,7 +211,7 @@ impl DirectiveParser<'_> {
         }
         match self.rest.peek() {
             // The last one ends the condition of an `if`.
-            None | Some(' ' | '\t' | '\r' | '\n' | ';' | '{' | ')') => Ok(Token::Word(word)),
+            None | Some(' ' | '\t' | '\r' | '\n' | ';' | '{' | ')') => Ok(SyntaxToken::Word(word)),
             Some(other) => {
                 let message = format!("unexpected `{other}` after a word in quotes");
                 self.mistake(message)

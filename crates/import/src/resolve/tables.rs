@@ -4,7 +4,7 @@ use ipnet::IpNet;
 
 use super::{KeyCase, KeyPiece, KeyResolver, simplified};
 use crate::model::{LookupEntry, LookupTable, LookupTest};
-use crate::report::FindingKind;
+use crate::report::ImportFindingKind;
 use crate::request_test::{LooksFor, RequestFact, RequestTest};
 
 /// The requests for which a table has a value.
@@ -58,7 +58,7 @@ impl KeyResolver<'_> {
         let is_text = |entry: &LookupEntry| matches!(&entry.test, LookupTest::Text(text) if text.chars().any(char::is_alphabetic));
         if fact.is_optional() && table.entries.iter().any(is_text) {
             self.remark(
-                FindingKind::Note,
+                ImportFindingKind::Note,
                 "`map` compares texts in any case; rules compare values as they are written",
             );
         }

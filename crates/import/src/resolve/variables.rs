@@ -1,7 +1,7 @@
 //! Variables that nginx knows by itself, and which attribute each is.
 
 use super::{KeyPiece, KeyResolver};
-use crate::report::FindingKind;
+use crate::report::ImportFindingKind;
 use crate::request_test::RequestFact;
 
 /// A piece of a text with variables.
@@ -57,13 +57,13 @@ impl KeyResolver<'_> {
                 let message = format!(
                     "`${name}` becomes `ip`, which is the address that `trusted_proxies` lead to"
                 );
-                self.remark(FindingKind::Difference, message);
+                self.remark(ImportFindingKind::Difference, message);
                 RequestFact::Address
             }
             "host" => RequestFact::Host,
             "http_host" => {
                 self.remark(
-                    FindingKind::Difference,
+                    ImportFindingKind::Difference,
                     "`$http_host` becomes `host`, which is in lower case and has no port",
                 );
                 RequestFact::Host
@@ -73,7 +73,7 @@ impl KeyResolver<'_> {
             "uri" | "document_uri" => RequestFact::Path,
             "request_uri" => {
                 self.remark(
-                    FindingKind::Difference,
+                    ImportFindingKind::Difference,
                     "`$request_uri` becomes `path`, which is normalised and has no query",
                 );
                 RequestFact::Path
@@ -96,7 +96,7 @@ impl KeyResolver<'_> {
             .contains(&header.as_str())
             {
                 self.remark(
-                    FindingKind::Note,
+                    ImportFindingKind::Note,
                     format!("a client can write `{header}`; if a proxy sends it, set `trusted_proxies` and `forwarded_header`, and count by `ip`"),
                 );
             }
@@ -117,7 +117,7 @@ impl KeyResolver<'_> {
                 self.identify.push(line);
             }
             self.remark(
-                FindingKind::Note,
+                ImportFindingKind::Note,
                 format!("`${name}` becomes `{attribute}`, which needs the setting `identify` that stands at the top of the rules"),
             );
             return Ok(attribute);

@@ -1,6 +1,8 @@
 //! Keys of zones through `map`, `geo`, `set` and `if`: nginx itself says the key of a request, and the rules count it
 //! alike. A request without a key is not limited; requests with one key share a counter, others do not.
 
+use std::fmt::Write as _;
+
 use tidegate::rules::RuleSet;
 use tidegate::{Attributes, Gate, MemoryStore};
 use tidegate_testkit::block_on;
@@ -105,7 +107,7 @@ fn counted(rules: &RuleSet, request: &AskedRequest) -> Option<(String, String)> 
 fn requests_are_counted_by_the_key_that_nginx_has() {
     let mut headers = String::new();
     for (index, key) in KEYS.iter().enumerate() {
-        headers.push_str(&format!("add_header X-Key-{index} \"[{key}]\" always;\n"));
+        writeln!(headers, "add_header X-Key-{index} \"[{key}]\" always;").unwrap();
     }
     let server = format!(
         "server {{ listen 127.0.0.1:PORT; root FOLDER; {SETS} location / {{ {headers} return 200 ok; }} }}"
