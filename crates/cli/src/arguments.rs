@@ -17,6 +17,7 @@ use crate::commands::status::StatusArgs;
 use crate::commands::top::TopArgs;
 use crate::completions::CompletionsArgs;
 use crate::exit;
+use crate::manual::ManualArgs;
 use crate::schema::SchemaArgs;
 use crate::serve::ServeArgs;
 
@@ -62,6 +63,8 @@ pub(crate) enum Command {
     Schema(SchemaArgs),
     /// Write a completion script for a shell to stdout
     Completions(CompletionsArgs),
+    /// Write the manual pages to a folder
+    Manual(ManualArgs),
 }
 
 /// The options of commands that call a server.
@@ -202,6 +205,7 @@ mod tests {
             "tidegate schema rules",
             "tidegate schema config",
             "tidegate completions zsh",
+            "tidegate manual man1",
         ];
         for line in lines {
             let words: Vec<&str> = line.split_whitespace().collect();

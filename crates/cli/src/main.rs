@@ -9,6 +9,7 @@ mod client;
 mod commands;
 mod completions;
 mod exit;
+mod manual;
 mod output;
 mod schema;
 mod serve;
@@ -44,5 +45,6 @@ fn main() -> ExitCode {
         Command::Import(args) => exit::finish(false, commands::import::run(&args)),
         Command::Schema(args) => exit::finish(false, schema::run(&args)),
         Command::Completions(args) => exit::finish(false, completions::run(&args)),
+        Command::Manual(args) => exit::finish(false, manual::run(&args)),
     }
 }

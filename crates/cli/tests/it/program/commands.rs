@@ -353,6 +353,21 @@ fn scripts_for_shells_are_written() {
 }
 
 #[test]
+fn each_command_has_a_manual_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = tidegate(folder.path(), &["manual", "man/man1"], "");
+    assert_eq!(run.code, Some(0), "{}", run.whole());
+    let page = |name: &str| std::fs::read_to_string(folder.path().join("man/man1").join(name));
+    assert!(page("tidegate.1").unwrap().contains("tidegate\\-serve(1)"));
+    assert!(page("tidegate-serve.1").unwrap().contains("TIDEGATE_RULES"));
+    assert!(page("tidegate-rules-validate.1").is_ok());
+    assert!(page("tidegate-help.1").is_err());
+
+    let refused = tidegate(folder.path(), &["manual", "man/man1/tidegate.1"], "");
+    assert_eq!(refused.code, Some(2), "{}", refused.whole());
+}
+
+#[test]
 fn an_override_is_given_listed_and_removed() {
     let one = r#"{"rule": "per-ip", "key": "10.0.0.0/8", "limit": "unlimited", "expires_at": "2026-11-17T12:00:00Z",
         "reason": "load-test", "by": "ops", "at": "2026-11-17T10:00:00Z"}"#;
