@@ -133,7 +133,7 @@ def main(archive, version, revision, seconds, level, certificates, *programs):
     if not images or len(set(architectures)) < len(images):
         sys.exit(f"image: one program for each architecture is needed, not {architectures}")
     index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": images}
-    name = {"org.opencontainers.image.ref.name": version}
+    name = {"org.opencontainers.image.ref.name": f"tidegate:{version}", "io.containerd.image.name": f"localhost/tidegate:{version}"}
     if len(images) == 1:
         # Older engines load an archive only if its index names an image, not another index.
         top = {**index, "manifests": [{**images[0], "annotations": name}]}
