@@ -359,7 +359,7 @@ fn each_command_has_a_manual_page() {
     assert_eq!(run.code, Some(0), "{}", run.whole());
     let page = |name: &str| std::fs::read_to_string(folder.path().join("man/man1").join(name));
     assert!(page("tidegate.1").unwrap().contains("tidegate\\-serve(1)"));
-    assert!(page("tidegate-serve.1").unwrap().contains("TIDEGATE_RULES"));
+    assert!(page("tidegate-serve.1").unwrap().contains("\\-\\-rules"));
     assert!(page("tidegate-rules-validate.1").is_ok());
     assert!(page("tidegate-help.1").is_err());
 
