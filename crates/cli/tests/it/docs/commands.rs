@@ -19,7 +19,7 @@ const EXAMPLES: Run = Run::By("crates/cli/tests/it/docs/examples.rs");
 const TRUSTED: Run = Run::By("crates/cli/tests/it/proxies/untrusted.rs");
 
 /// The commands of other programs, by how they begin.
-const OTHERS: [(&str, Run); 27] = [
+const OTHERS: [(&str, Run); 31] = [
     (
         "cargo run --release -- serve",
         Run::Not("builds the program for minutes; its own words are tried"),
@@ -55,6 +55,10 @@ const OTHERS: [(&str, Run); 27] = [
     ("node examples/clients", Run::By("scripts/clients")),
     ("go run examples/clients", Run::By("scripts/clients")),
     ("java examples/clients", Run::By("scripts/clients")),
+    ("./scripts/image", Run::By("scripts/packages")),
+    ("./scripts/deb", Run::By("scripts/packages")),
+    ("podman load", Run::By("scripts/stopwatch")),
+    ("podman run", Run::By("scripts/stopwatch")),
     ("docker build", Run::Not(CONTAINERS)),
     ("docker push", Run::Not(CONTAINERS)),
     ("docker run", Run::Not(CONTAINERS)),
