@@ -22,7 +22,7 @@ const MOST_ANSWER: usize = MOST_QUESTION + 64;
 /// How many questions may wait for one instance.
 const MOST_WAITING: usize = 16;
 /// How old a question may be that is answered, in milliseconds.
-const LASTS: u64 = 5_000;
+const LASTS: u64 = 2_000;
 /// How long an answer lasts, in milliseconds.
 const ANSWER_LASTS: u64 = 10_000;
 /// How long the answer is waited for.

@@ -10,7 +10,7 @@ use tidegate_identity::Identity;
 use tidegate_listen::clock::Stopwatch;
 use tokio::sync::Semaphore;
 
-use crate::activity::{CREDENTIALS, ServerActivity};
+use crate::activity::ServerActivity;
 use crate::certificate_files::CertificateFiles;
 use crate::config::Config;
 use crate::data_dir::LockedDir;
@@ -157,9 +157,9 @@ impl Admin {
         }
     }
 
-    /// The value of an attribute as answers show it: that of a secret attribute, and credentials, as a digest.
+    /// The value of an attribute as answers show it: that of a secret attribute as a digest.
     pub(crate) fn shown(&self, attribute: &str, value: &str) -> String {
-        if self.book.settings().is_secret(attribute) || CREDENTIALS.contains(&attribute) {
+        if self.book.settings().is_secret(attribute) {
             return self.digest.shown(value);
         }
         value.to_owned()

@@ -17,7 +17,6 @@ pub(crate) use clients::{
     ClientsQuestion, DeniedQuestion, FoundClient, clients_json, denied_json, last_json,
 };
 pub(crate) use others::OtherInstance;
-pub(crate) use seen::CREDENTIALS;
 
 use std::sync::{Arc, OnceLock};
 

@@ -17,14 +17,6 @@ use super::ServerActivity;
 
 /// Attributes that say nothing about who a client is.
 const NEVER_HIDDEN: [&str; 2] = ["method", "tier"];
-/// Headers that hold credentials, whatever the settings say of them.
-pub(crate) const CREDENTIALS: [&str; 4] = [
-    "authorization",
-    "header.authorization",
-    "header.proxy-authorization",
-    "header.cookie",
-];
-
 /// The longest value that is kept of an attribute that does not name the client, in bytes, and the most attributes.
 const LONGEST: usize = 1_024;
 const MOST: usize = 32;
@@ -122,7 +114,7 @@ impl ServerActivity {
         let is_hidden = self.is_anonymous && !NEVER_HIDDEN.contains(&name);
         if is_hidden {
             KeptAttribute::secret(name, &self.digest.of(value), value)
-        } else if self.settings.is_secret(name) || CREDENTIALS.contains(&name) {
+        } else if self.settings.is_secret(name) {
             KeptAttribute::secret(name, &self.digest.shown(value), value)
         } else {
             KeptAttribute::clear(name, value)

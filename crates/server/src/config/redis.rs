@@ -21,7 +21,7 @@ const OF_SENTINELS: [&str; 2] = ["redis_sentinel_user", "redis_sentinel_password
 const OF_TLS: [&str; 3] = ["redis_ca", "redis_cert", "redis_key"];
 
 /// Settings that have an effect only with Redis, and are harmless without.
-const SHARED_ONLY: [&str; 3] = ["namespace", "instances", "secret_attributes"];
+const SHARED_ONLY: [&str; 2] = ["namespace", "instances"];
 
 pub(super) fn read(
     fields: &mut Fields<'_>,

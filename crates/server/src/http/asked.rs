@@ -7,6 +7,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt as _;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use tidegate::rules::ValueDigest;
 
 use super::{counters, explain};
@@ -86,6 +87,15 @@ impl ClientCall<'_> {
         // Anything may be in Redis.
         let (status, body) = answer.split_at_checked(STATUS)?;
         let status = StatusCode::from_bytes(status.strip_suffix(b" ")?).ok()?;
+        let is_answer = match status.as_u16() {
+            200 | 400 | 404 | 409 | 422 | 503 => {
+                serde_json::from_slice::<Map<String, Value>>(body).is_ok()
+            }
+            _ => false,
+        };
+        if !is_answer {
+            return None;
+        }
         let mut reply = super::json(status, body.to_vec());
         if status != StatusCode::OK {
             let problem = HeaderValue::from_static("application/problem+json");

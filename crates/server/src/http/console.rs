@@ -9,6 +9,7 @@ use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
+use tidegate::rules::ALWAYS_SECRET;
 
 use super::call::ApiCall;
 use super::conditional::unless_known;
@@ -146,7 +147,8 @@ pub(super) async fn end_session(call: ApiCall) -> Result<ApiReply, HttpProblem> 
 fn described(admin: &Admin, caller: &Caller) -> Value {
     let scopes: Vec<&str> = caller.scopes.iter().map(|scope| scope.name()).collect();
     let settings = admin.book.settings();
-    let secret: Vec<&str> = std::iter::once("api_key")
+    let secret: Vec<&str> = ALWAYS_SECRET
+        .into_iter()
         .chain(settings.secret_attributes.iter().map(String::as_str))
         .collect();
     json!({

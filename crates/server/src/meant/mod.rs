@@ -15,7 +15,6 @@ use http::StatusCode;
 use tidegate::Attributes;
 use tidegate::rules::{OverrideKey, Rule, ValueDigest};
 
-use crate::activity::CREDENTIALS;
 use crate::admin::Admin;
 use crate::problem::HttpProblem;
 use digests::{KnownDigest, find_digest, is_in_clear};
@@ -58,11 +57,6 @@ impl Admin {
         }
         self.shown(attribute, value)
     }
-
-    /// The digits, if a value of this attribute may be a digest.
-    pub(crate) fn digits_of<'v>(&self, attribute: &str, value: &'v str) -> Option<&'v str> {
-        ValueDigest::read(value).filter(|_| self.shows_digests(attribute))
-    }
 }
 
 /// Replaces digests among the attributes by the values that have them. `rule` is the one that the caller names.
@@ -78,14 +72,14 @@ pub(crate) async fn resolve<'a>(
     let mut elsewhere = None;
     let mut has_clear_secret = false;
     for (name, value) in &given {
-        let digits = admin.digits_of(name, value);
+        let is_secret = admin.book.settings().is_secret(name);
+        let digits = ValueDigest::read(value);
         let Some(digits) = digits.filter(|_| is_counted_by(admin, name)) else {
-            let is_secret = admin.book.settings().is_secret(name);
-            has_clear_secret |= is_secret || CREDENTIALS.contains(&name.as_str());
+            has_clear_secret |= is_secret;
             continue;
         };
         if is_in_clear(admin, &attributes, (name, value), rule).await {
-            has_clear_secret = true;
+            has_clear_secret |= is_secret;
             continue;
         }
         match find_digest(admin, name, digits).await? {
@@ -99,7 +93,9 @@ pub(crate) async fn resolve<'a>(
                 elsewhere = Some(SeenElsewhere { instance, client });
             }
             KnownDigest::Hashed => return Err(only_hashed(value)),
-            KnownDigest::Unknown => return Err(not_seen(value)),
+            KnownDigest::Unknown if admin.shows_digests(name) => return Err(not_seen(value)),
+            // Only the log shows digests of it, and it may well be a value.
+            KnownDigest::Unknown => {}
         }
     }
     match elsewhere {
@@ -125,16 +121,23 @@ pub(crate) async fn override_digest(
     let Some(name) = rule.per().first() else {
         return Ok(None);
     };
-    let Some(digits) = admin.digits_of(name, written) else {
+    let Some(digits) = ValueDigest::read(written) else {
         return Ok(None);
     };
+    let is_hidden = admin.shows_digests(name);
     let mut attributes = Attributes::new();
     let is_usable = attributes.insert(name.clone(), written.to_owned()).is_ok();
     if is_usable && is_in_clear(admin, &attributes, (name, written), None).await {
-        return Ok(Some(OverrideKey::Digest(admin.digest.of(written))));
+        return Ok(is_hidden.then(|| OverrideKey::Digest(admin.digest.of(written))));
     }
     match find_digest(admin, name, digits).await? {
-        KnownDigest::Unknown => Err(not_seen(written)),
+        KnownDigest::Unknown if is_hidden => Err(not_seen(written)),
+        // Only the log shows digests of it, and it may well be a value.
+        KnownDigest::Unknown => Ok(None),
+        KnownDigest::Value(value) if !is_hidden => {
+            let key = rule.override_key(&value, admin.book.settings(), &admin.digest);
+            Ok(key.ok())
+        }
         _ => Ok(Some(OverrideKey::Digest(digits.to_owned()))),
     }
 }

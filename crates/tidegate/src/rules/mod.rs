@@ -92,13 +92,23 @@ pub struct DescribingFrontEnd {
     pub identified: Vec<String>,
 }
 
+/// The attributes whose values are secret whatever the settings say: keys, and credentials in headers.
+#[doc(hidden)]
+pub const ALWAYS_SECRET: [&str; 5] = [
+    "api_key",
+    "authorization",
+    "header.authorization",
+    "header.cookie",
+    "header.proxy-authorization",
+];
+
 /// Settings of the server that rules are read with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RuleSettings {
     /// How many bits of an IPv6 address make the key of `per: [ip]`.
     pub ipv6_prefix: u8,
-    /// The attributes whose values must not be readable in a store, in addition to `api_key`.
+    /// The attributes whose values must not be readable in a store, in addition to `api_key` and credentials in headers.
     pub secret_attributes: Vec<String>,
     /// The front end that describes requests itself, if one is in use, to warn about rules that it can never
     /// apply.
@@ -132,7 +142,7 @@ impl RuleSettings {
     /// Whether the values of this attribute must not be readable in a store, nor shown.
     pub fn is_secret(&self, attribute: &str) -> bool {
         let mut secret = self.secret_attributes.iter();
-        attribute == "api_key" || secret.any(|name| name == attribute)
+        ALWAYS_SECRET.contains(&attribute) || secret.any(|name| name == attribute)
     }
 }
 

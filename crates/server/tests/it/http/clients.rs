@@ -378,3 +378,68 @@ fn credentials_in_headers_are_shown_as_digests() {
         assert_eq!(shown.as_str().unwrap().chars().count(), 17, "{shown}");
     }
 }
+
+/// The log shows digests of all values, so they are understood for all.
+#[test]
+fn a_digest_of_a_value_that_is_not_secret_means_its_client_too() {
+    let (_folder, server) = serve("");
+    for _ in 0..4 {
+        check(&server, &json!({"user_id": "carol"}));
+    }
+    let line = server.log.wait_for("denied rule=\"per-user\"");
+    let digest = line.split("key=\"").nth(1).unwrap();
+    let digest = digest.split('"').next().unwrap();
+    assert_eq!(digest.len(), 12, "{line}");
+    let done = reset(&server, &json!({"attributes": {"user_id": digest}})).with_status(200);
+    let carol = json!({"user_id": "carol"});
+    assert_eq!(counters(&done), [("per-user".to_owned(), carol, 3)]);
+    let override_of = |key: &str| {
+        let body = json!({"key": key, "limit": "blocked", "for": "1h"}).to_string();
+        let call = "POST /v1/rules/per-user/overrides";
+        server.ask(call, &body).with_status(201).json()
+    };
+    assert_eq!(override_of(digest)["key"], "carol");
+    check(&server, &json!({"user_id": "carol"})).with_status(429);
+    // One that no client has may be a value.
+    assert_eq!(override_of("0123456789ab")["key"], "0123456789ab");
+    check(&server, &json!({"user_id": "0123456789ab"})).with_status(429);
+}
+
+#[test]
+fn credentials_in_headers_are_secret_as_keys_too() {
+    const SECRET: &str = "bearer AUTHSECRET-eyJhbGciOiJub25lIn0";
+    let folder = TestFolder::new();
+    folder.write(
+        "rules.yaml",
+        "rules:
+  - {id: per-token, per: [header.authorization], limit: 1/hour}
+  - {id: per-cookie, per: [header.cookie], limit: 1/hour}
+",
+    );
+    let server = folder.serve(&["--rules", "rules.yaml"]);
+    for _ in 0..3 {
+        check(
+            &server,
+            &json!({"header.authorization": SECRET, "header.cookie": SECRET}),
+        );
+    }
+    let body = json!({"key": SECRET, "limit": "blocked", "for": "1h"}).to_string();
+    let call = "POST /v1/rules/per-token/overrides";
+    let set = server.ask(call, &body).with_status(201).body;
+    let mut seen = vec![set];
+    for call in [
+        "/v1/denied",
+        "/v1/clients",
+        "/v1/rules/per-token/keys",
+        "/v1/rules/per-cookie/keys",
+        "/v1/overrides",
+        "/v1/rules/history",
+        "/metrics",
+    ] {
+        seen.push(server.ask(&format!("GET {call}"), "").with_status(200).body);
+    }
+    seen.push(server.stop());
+    for text in seen {
+        assert!(!text.contains("AUTHSECRET"), "{text}");
+    }
+}
