@@ -14,7 +14,7 @@ const MOST_SAMPLES: usize = 256;
 const MOST_OF_CLIENT: usize = 10;
 
 /// The most samples of a client, and of a rule's requests without a client, that are taken in a second.
-pub(crate) const CLIENT_EACH_SECOND: u8 = 10;
+pub(crate) const CLIENT_EACH_SECOND: u8 = 25;
 /// The most samples that are taken of all rules in a second.
 pub(crate) const SAMPLES_EACH_SECOND: u32 = 100;
 /// The most last requests of known clients that are renewed in a second, other than by samples.
