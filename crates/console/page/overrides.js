@@ -25,7 +25,7 @@ export function removeButton(override, onDone) {
   const remove = attempt('The override stays', async () => {
     await ask('DELETE', overridePath(rule, key));
     say('good', 'Override removed', `${overriddenClient(override)} gets the limit of ${rule} again.`);
-    onDone();
+    await onDone();
   });
   const question = () => confirm('Remove the override?', `${overriddenClient(override)} gets the limit of ${rule} again, immediately.`, 'Remove', remove, 'danger');
   return changeButton('Remove', question, { kind: 'danger' });

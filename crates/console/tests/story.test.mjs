@@ -221,6 +221,9 @@ const failures = await runTests('story', {
     await rows.locator('button:has-text("Remove")').click();
     await page.locator('dialog button:text-is("Remove")').click();
     await until('it is removed', async () => (await overrides()).every(({ key }) => key !== 'vip-2'));
+    // The closing dialog gives the focus back, and the list follows: only then is the search free to be emptied.
+    await until('the dialog has closed', async () => (await page.locator('dialog').count()) === 0);
+    await until('the list is empty', async () => /^None/.test(await rows.innerText()));
     await page.fill('#override-search', '');
     await until('two rows', async () => (await rows.count()) === 2);
     for (const { rule, key } of await overrides()) await server.call('DELETE', `/v1/rules/${rule}/overrides/${key}`);

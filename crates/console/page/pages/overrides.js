@@ -14,6 +14,7 @@ export async function showOverrides(main) {
   const { rules } = await get('rules');
   const byId = new Map(rules.map((rule) => [rule.id, rule]));
   let all = [];
+  let reads = 0;
 
   const left = (row) => Math.max(0, Math.round(unix(row.expires_at) - Date.now() / 1000));
   const table = sortable('Temporary overrides', [
@@ -44,8 +45,13 @@ export async function showOverrides(main) {
     number.textContent = `${counted(all.length, 'override')} in force`;
   }
 
+  /** Reads the list again. An answer that is overtaken by that of a later question is dropped. */
   async function read() {
-    all = (await get('overrides')).overrides;
+    reads += 1;
+    const mine = reads;
+    const { overrides } = await get('overrides');
+    if (mine !== reads) return;
+    all = overrides;
     show();
   }
 
