@@ -12,6 +12,8 @@ use crate::seen_request::SeenRequest;
 /// The most samples of a rule, and of one of its clients.
 const MOST_SAMPLES: usize = 256;
 const MOST_OF_CLIENT: usize = 10;
+/// The most memory of a rule's samples. Clients choose how long their values are.
+const MOST_BYTES: usize = 128 << 10;
 
 /// The most samples of a client, and of a rule's requests without a client, that are taken in a second.
 pub(crate) const CLIENT_EACH_SECOND: u8 = 25;
@@ -171,6 +173,9 @@ impl DeniedSamples {
             self.remove(0, budget);
         }
         let bytes = bytes_of(denied);
+        while self.bytes + bytes > MOST_BYTES && !self.samples.is_empty() {
+            self.remove(0, budget);
+        }
         if budget.take(bytes) {
             self.bytes += bytes;
             self.samples.push_back((hash, Arc::clone(denied)));
@@ -245,6 +250,22 @@ mod tests {
         assert_eq!(budget.used(), MOST_SAMPLES * each);
         samples.clear(&budget);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn long_values_leave_room_for_fewer_samples() {
+        let budget = MemoryBudget::new(1 << 20);
+        let mut samples = DeniedSamples::default();
+        let long = "x".repeat(8_000);
+        for hash in 1..=100 {
+            let mut request = SeenRequest::clone(&denied(hash));
+            let path = [("path", long.as_str())];
+            request.texts = RequestTexts::new(std::iter::empty(), path.into_iter());
+            samples.add(hash, &Arc::new(request), &budget);
+            assert!(budget.used() <= MOST_BYTES, "{}", budget.used());
+        }
+        assert!(samples.samples.len() >= 10);
+        assert_eq!(samples.newest().next().unwrap().at, 100);
     }
 
     #[test]
