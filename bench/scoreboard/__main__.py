@@ -7,7 +7,7 @@ import sys
 import time
 
 from . import bounds, report, results
-from .groups import growth, idle, library, memory, protocols
+from .groups import envoy, gateway, growth, idle, library, memory, protocols
 from .settings import BENCH, ROOT, ROUNDS, SECONDS, TARGET, bench_program
 from .process import stop_all
 
@@ -16,7 +16,8 @@ GROUPS = {
     "http": (protocols.measure, "POST /v1/check over HTTP"),
     "grpc": (protocols.measure, "calls over gRPC"),
     "resp": (protocols.measure, "commands over RESP"),
-    "gateway": (protocols.measure_gateway, "a small GET through a gateway"),
+    "gateway": (gateway.measure, "a small GET through a gateway"),
+    "envoy": (envoy.measure, "what a decision over gRPC adds to a request through Envoy"),
     "idle": (idle.measure, "memory of an idle connection of a gateway"),
     "memory": (memory.measure, "memory of a key"),
     "keys": (growth.keys, "growth with keys"),

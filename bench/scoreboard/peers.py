@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 from .process import Skipped
-from .settings import PEERS, TARGET
+from .settings import PEERS, ROOT, TARGET
 
 THROTTLECRAB = "0.4.40"
 LIMITS = "5.8.0"
@@ -60,3 +60,12 @@ def find_program(name, package=None):
     if not found:
         raise Skipped(f"{name} is missing after its installation")
     return found
+
+
+@functools.cache
+def installed(tool, program):
+    """A program that the tests use too, in the version that `scripts/install` names."""
+    path = ROOT / "target/tools" / program
+    if not path.exists():
+        _run(path.name, ROOT / "scripts/install", tool)
+    return str(path) if path.exists() else find_program(path.name)

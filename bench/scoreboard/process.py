@@ -57,18 +57,20 @@ class Process:
             found[name] = address
         return found
 
-    def wait_for(self, port, seconds=10):
-        """Waits until the program accepts connections."""
+    def wait_until(self, is_ready, complaint, seconds=10):
+        """Waits until the program is ready; the complaint is about one that is not in time."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             if self.child.poll() is not None:
                 raise Skipped(f"`{self.command[0]}` ended at its start, with code {self.child.returncode}")
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
+            if is_ready():
                 return
-            except OSError:
-                time.sleep(0.02)
-        raise Skipped(f"`{self.command[0]}` does not listen on port {port}")
+            time.sleep(0.02)
+        raise Skipped(f"`{self.command[0]}` {complaint}")
+
+    def wait_for(self, port):
+        """Waits until the program accepts connections."""
+        self.wait_until(lambda: accepts(port), f"does not listen on port {port}")
 
     def _family(self):
         """The process and its children, which nginx has."""
@@ -125,6 +127,14 @@ class Process:
 def stop_all():
     for process in list(_running):
         process.stop()
+
+
+def accepts(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
 
 
 def free_port():

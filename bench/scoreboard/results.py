@@ -3,6 +3,7 @@
 import datetime
 import json
 import os
+import pathlib
 import platform
 import re
 import subprocess
@@ -89,6 +90,12 @@ def versions():
             found[name] = number_in(first_line(peers.find_program(name, package), flag))
         except Skipped:
             pass
+    for tool, program, flag in (("envoy", "envoy/envoy", "--version"), ("proxies", "proxies/bin/traefik", "version")):
+        try:
+            path = peers.installed(tool, program)
+        except Skipped:
+            continue
+        found[pathlib.Path(path).name] = number_in(first_line(path, flag).rsplit("ersion:", 1)[-1])
     found["throttlecrab-server"] = peers.THROTTLECRAB
     found["limits (Python)"] = peers.LIMITS
     packages = re.findall(r'name = "([^"]+)"\nversion = "([^"]+)"', (BENCH / "Cargo.lock").read_text())

@@ -6,7 +6,7 @@ import time
 
 from .. import rounds, servers
 from ..process import Skipped, shown
-from .protocols import GATEWAYS
+from .gateway import GATEWAYS
 
 CONNECTIONS = 2000
 # How long connections are idle before the memory is read, in seconds.

@@ -1,4 +1,4 @@
-"""Servers over HTTP, gRPC, RESP and as gateways: rows as data, one way to measure them."""
+"""Servers over HTTP, gRPC and RESP: rows as data, one way to measure them."""
 
 from .. import load, rounds, servers
 from ..process import shown
@@ -50,13 +50,6 @@ GROUPS = {
     ]),
 }
 
-GATEWAYS = [
-    ("tidegate", "tidegate", lambda behind: servers.tidegate(
-        "gateway", rules=servers.RULES_IP, arguments=["--upstream", f"http://{behind}"])),
-    ("nginx, proxy_pass and limit_req", "peer", servers.nginx),
-    ("haproxy, stick table", "peer", servers.haproxy),
-]
-
 
 def row(contender, role, start, arguments, connections):
     def begin():
@@ -77,20 +70,3 @@ def measure(group, only):
     chosen = [entry for entry in contenders if only in entry[0]]
     rows = [row(*entry, connections) for entry in chosen]
     return rounds.run(group, rows)
-
-
-def measure_gateway(_, only):
-    upstream = servers.upstream()
-    try:
-        behind = upstream.addresses["http"]
-        rows = [
-            row(name, role, lambda start=start: start(behind), get("gateway"), 64)
-            for name, role, start in GATEWAYS
-            if only in name
-        ]
-        direct = "bare hyper, without a gateway"
-        if only in direct:
-            rows.append(row(direct, "ceiling", lambda: servers.bare("hyper"), get("http"), 64))
-        return rounds.run("gateway", rows)
-    finally:
-        upstream.stop()
