@@ -38,26 +38,32 @@ def called_service():
     )
 
 
-def cluster(name, address, **more):
+def endpoint(address, **more):
     host, port = address.rsplit(":", 1)
-    endpoint = {"address": {"socket_address": {"address": host, "port_value": int(port)}}}
-    assignment = {"cluster_name": name, "endpoints": [{"lb_endpoints": [{"endpoint": endpoint}]}]}
+    return {"endpoint": {"address": {"socket_address": {"address": host, "port_value": int(port)}}, **more}}
+
+
+def cluster(name, endpoints, **more):
+    assignment = {"cluster_name": name, "endpoints": [{"lb_endpoints": endpoints}]}
     return {"name": name, "type": "STATIC", "connect_timeout": "5s", "load_assignment": assignment, **more}
 
 
-def start(behind, limits, service=None):
-    """Envoy with these filters before the router, and with the service that they call."""
+def service_cluster(endpoints, **more):
+    """The servers that the filter calls, over HTTP/2."""
+    options = {"@type": f"type.googleapis.com/{_HTTP2}", "explicit_http_config": {"http2_protocol_options": {}}}
+    return cluster("service", endpoints, typed_extension_protocol_options={_HTTP2: options}, **more)
+
+
+def start(behind, filters, *services):
+    """Envoy with these filters before the router, and the clusters of services that they call."""
     here, port = folder(), free_port()
-    clusters = [cluster("behind", behind)]
-    if service:
-        options = {_HTTP2: {"@type": f"type.googleapis.com/{_HTTP2}", "explicit_http_config": {"http2_protocol_options": {}}}}
-        clusters.append(cluster("service", service, typed_extension_protocol_options=options))
+    clusters = [cluster("behind", [endpoint(behind)]), *services]
     route = {"match": {"prefix": "/"}, "route": {"cluster": "behind", "rate_limits": _PER_ADDRESS}}
     manager = {
         "@type": f"{_FILTERS}.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "web", "use_remote_address": True, "generate_request_id": False, "stream_idle_timeout": "600s",
         "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [route]}]},
-        "http_filters": [*limits, http_filter("router", "router.v3.Router")],
+        "http_filters": [*filters, http_filter("router", "router.v3.Router")],
     }
     listener = {
         "name": "web", "address": {"socket_address": {"address": "127.0.0.1", "port_value": port}},

@@ -15,8 +15,9 @@ class Pair:
 
     def __init__(self, behind, filters, service=None):
         self.service = service
+        services = [envoy.service_cluster([envoy.endpoint(service.addresses["grpc"])])] if service else []
         try:
-            self.envoy = envoy.start(behind, filters, service and service.addresses["grpc"])
+            self.envoy = envoy.start(behind, filters, *services)
         except Exception:
             if service:
                 service.stop()
