@@ -213,11 +213,11 @@ impl HttpConnections {
                 let _ = begun.as_mut().poll(cx);
             }
             loop {
-                let begins_to_drain = !is_draining && self.drain.has_begun();
-                if begins_to_drain {
-                    is_draining = true;
+                if self.drain.is_announced() {
                     state.close_after_answer();
                 }
+                let begins_to_drain = !is_draining && self.drain.has_begun();
+                is_draining |= begins_to_drain;
                 // Polled before it is asked to leave, so that a received request is begun.
                 if let Poll::Ready(ended) = connection.poll_serve(cx) {
                     return Poll::Ready(ended);

@@ -7,6 +7,9 @@ use tokio::sync::Notify;
 
 /// Asks front ends to finish requests in progress and to begin no others.
 ///
+/// It can be announced before: HTTP/1 answers then carry `Connection: close`, so that clients which keep their
+/// connections move to other servers, and none sends a request while its connection is closed.
+///
 /// Cheap to clone; clones are the same drain. A drain cannot be undone.
 #[derive(Debug, Clone, Default)]
 pub struct Drain {
@@ -15,6 +18,7 @@ pub struct Drain {
 
 #[derive(Debug, Default)]
 struct DrainState {
+    is_announced: AtomicBool,
     has_begun: AtomicBool,
     begun: Notify,
 }
@@ -25,8 +29,20 @@ impl Drain {
         Self::default()
     }
 
+    /// Announces the drain: connections and requests are accepted as before, each HTTP/1 connection for one more
+    /// request. Idempotent.
+    pub fn announce(&self) {
+        self.inner.is_announced.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the drain was announced or has begun.
+    pub(crate) fn is_announced(&self) -> bool {
+        self.inner.is_announced.load(Ordering::SeqCst)
+    }
+
     /// Begins the drain. Idempotent.
     pub fn begin(&self) {
+        self.announce();
         self.inner.has_begun.store(true, Ordering::SeqCst);
         self.inner.begun.notify_waiters();
     }

@@ -62,7 +62,10 @@ impl Service {
             handle.drain.begun().await;
             admin.decider.begin_to_drain();
             tracing::info!("shutting down: finishing requests in flight");
-            tokio::time::sleep(self.drain_delay).await;
+            // By then balancers should have noticed: a client that connects again reaches another server.
+            tokio::time::sleep(self.drain_delay / 2).await;
+            drain.announce();
+            tokio::time::sleep(self.drain_delay - self.drain_delay / 2).await;
             drain.begin();
         };
         tokio::join!(join_all(serving), ending);

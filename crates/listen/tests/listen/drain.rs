@@ -29,6 +29,30 @@ async fn a_request_in_flight_is_answered_and_says_that_it_was_the_last() {
 }
 
 #[tokio::test]
+async fn an_announced_drain_lets_clients_move_before_connections_are_closed() {
+    let server = Server::start(ListenSettings::default()).await;
+    let (mut kept, mut http2) = (
+        server.connect().await,
+        http2_client(server.connect().await.stream).await,
+    );
+    assert!(!kept.get("/").await.contains("connection: close"));
+    server.drain.announce();
+    let get = "GET / HTTP/1.1\r\nhost: test\r\n\r\n";
+    for mut client in [kept, server.connect().await] {
+        client.send(get).await;
+        let answer = client.rest().await;
+        assert!(answer.contains("connection: close"), "{answer}");
+        assert!(answer.ends_with("ok"), "{answer}");
+    }
+    // HTTP/2 has GOAWAY, which loses no request: it is sent when the drain begins.
+    for _ in 0..2 {
+        within(http2.send_request(request("/"))).await.unwrap();
+    }
+    server.drain.begin();
+    server.ended().await;
+}
+
+#[tokio::test]
 async fn idle_and_silent_connections_are_closed_and_new_ones_refused() {
     for last_call in [Duration::ZERO, Duration::from_millis(100)] {
         let server = Server::start(ListenSettings {

@@ -1,9 +1,11 @@
 //! Commands of the Redis protocol, several of them sent together.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 
 use super::{Lane, LoadAnswer};
 use crate::connect::{Endpoint, LoadConnection};
@@ -150,6 +152,23 @@ struct RespLane {
 }
 
 impl RespLane {
+    /// The connection to send on: a new one if the server has closed the last, as it may close an idle one.
+    async fn connection_to_send(&mut self) -> Result<&mut LoadConnection, LoadRunError> {
+        if let Some(connection) = &mut self.connection {
+            let mut byte = [0];
+            let mut unasked = ReadBuf::new(&mut byte);
+            let looked = poll_fn(|cx| Poll::Ready(connection.as_mut().poll_read(cx, &mut unasked)));
+            match looked.await {
+                Poll::Pending => {}
+                Poll::Ready(_) if unasked.filled().is_empty() => self.connection = None,
+                Poll::Ready(_) => {
+                    return Err(LoadRunError::Lost("a reply to no command".to_owned()));
+                }
+            }
+        }
+        self.connection().await
+    }
+
     async fn connection(&mut self) -> Result<&mut LoadConnection, LoadRunError> {
         if self.connection.is_none() {
             let mut connection = self.call.endpoint.connect().await?;
@@ -181,7 +200,8 @@ impl Lane for RespLane {
         for key in keys {
             write_pieces(&call.pieces, *key, &mut self.word, &mut text);
         }
-        self.connection().await?.write_all(text.as_bytes()).await?;
+        let connection = self.connection_to_send().await?;
+        connection.write_all(text.as_bytes()).await?;
         self.text = text;
         let mut received = std::mem::take(&mut self.received);
         let connection = self.connection().await?;
