@@ -12,6 +12,7 @@ mod haproxy;
 mod headers;
 mod nginx;
 mod proxy;
+mod rolling_restart;
 mod story;
 mod traefik;
 mod untrusted;
