@@ -42,7 +42,8 @@ def arguments():
         description="Runs Tidegate, its peers and bare ceilings in turns, and writes docs/performance.md.",
         epilog=f"groups (without any: all of them, then the report):\n{listing}\n\nnot on the page:\n{checks}\n\n"
         "  report       writes docs/performance.md and its charts from bench/results\n\n"
-        "BENCH_ROUNDS (5), BENCH_SECONDS (1, of a turn), BENCH_MAX_KEYS (10000000) and TIDEGATE_BIN (the program that is measured) can be set.",
+        "BENCH_ROUNDS (5), BENCH_SECONDS (1, of a turn), BENCH_MAX_KEYS (10000000), BENCH_NOTE (a sentence for the page about this run) "
+        "and TIDEGATE_BIN (the program that is measured) can be set.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", choices=[*GROUPS, *CHECKS, "report", []])

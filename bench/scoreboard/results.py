@@ -22,6 +22,7 @@ def save(group, rows, command):
         "commit": commit(),
         "machine": machine(),
         "versions": versions(),
+        "note": os.environ.get("BENCH_NOTE", ""),
         "rounds": ROUNDS,
         "seconds": SECONDS,
         "rows": [rounded(row) for row in rows],
@@ -52,8 +53,9 @@ def commit():
 
 
 def measured_at(result):
-    """Which code a group of results is of, and when it was measured."""
-    return f"Measured at commit {result.get('commit', 'unknown')}, {result['date']}."
+    """Which code a group of results is of, when it was measured, and what was particular about it."""
+    note = f" {result['note']}" if result.get("note") else ""
+    return f"Measured at commit {result.get('commit', 'unknown')}, {result['date']}.{note}"
 
 
 def machine():
