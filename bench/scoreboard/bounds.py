@@ -5,6 +5,7 @@ from .figures import middle, ratio
 # Why the bound of a comparison is above its goal.
 GRPC = "most of a call is h2, hyper and the kernel; only an HTTP/2 server of our own could reach it ([015](decisions/015-http2-requests.md))"
 RESP = "most of a command is the kernel: the bare responder in the table above decides nothing, and takes nearly as much as the goal allows"
+ENVOY = "most of the CPU time is Envoy's, whatever it calls; the figure moves around the goal from run to run"
 ZIPF = "most of a check is one cache miss, that of the slot; the figure moves around the goal from run to run"
 
 
@@ -61,6 +62,9 @@ BOUNDS = [
     Bound("grpc", "tidegate", "bare tonic", 0.8, most=1.0, why=GRPC),
     Bound("resp", "tidegate", "Redis", 0.67, most=0.9, why=RESP),
     Bound("gateway", "tidegate", "nginx", 1.2),
+    Bound("gateway", "tidegate", "envoy", 0.6),
+    Bound("gateway", "tidegate", "traefik", 0.5),
+    Bound("envoy", "tidegate", "bare tonic", 1.0, most=1.1, why=ENVOY),
     Bound("memory", "tidegate, server on two cores", None, 60, "1,000,000 keys", figure="bytes"),
     Bound("rules", 1_000, 10, 2.0),
 ]

@@ -14,6 +14,11 @@ FEW = 10
 PROBES = 100
 
 
+def burst(limit):
+    """A tenth of a second, and never so few that waiting for the proxy to start uses them up."""
+    return max(limit // 10, 5)
+
+
 def tidegate_gateway(behind, limit=EVERYTHING):
     rules = f"rules:\n  - {{id: per-ip, per: [ip], limit: {limit}/second}}\n"
     return tidegate("gateway", rules=rules, arguments=["--upstream", f"http://{behind}"])
@@ -35,7 +40,7 @@ http {{
   server {{
     listen 127.0.0.1:{port}; keepalive_requests 100000000; keepalive_timeout 600s;
     location / {{
-      limit_req zone=per_ip burst={limit // 10} nodelay;
+      limit_req zone=per_ip burst={burst(limit)} nodelay;
       proxy_pass http://behind; proxy_http_version 1.1;
       proxy_set_header Connection ""; proxy_set_header Host $host; proxy_set_header X-Forwarded-For $remote_addr;
       proxy_set_header X-Forwarded-Proto $scheme; proxy_set_header X-Forwarded-Host $host;
@@ -84,7 +89,7 @@ def traefik(behind, limit=EVERYTHING):
     }))
     (here / "dynamic.json").write_text(json.dumps({"http": {
         "routers": {"all": {"rule": "PathPrefix(`/`)", "entryPoints": ["web"], "middlewares": ["limit"], "service": "behind"}},
-        "middlewares": {"limit": {"rateLimit": {"average": limit, "period": "1s", "burst": limit // 10}}},
+        "middlewares": {"limit": {"rateLimit": {"average": limit, "period": "1s", "burst": burst(limit)}}},
         "services": {"behind": {"loadBalancer": {"servers": [{"url": f"http://{behind}"}]}}},
     }}))
     program = peers.installed("proxies", "proxies/bin/traefik")

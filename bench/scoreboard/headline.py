@@ -29,7 +29,7 @@ def lines(found):
     if key and all(envoy):
         text.append(
             f"- A key takes **{digits(key)} bytes** of memory with ten million keys, in a server; a decision over gRPC adds **{duration(envoy[0] + envoy[1])}** of CPU time "
-            f"to a request through Envoy ({duration(envoy[0])} of Envoy, {duration(envoy[1])} of Tidegate), and {duration(envoy[2])} to the median latency."
+            f"to a request through a busy Envoy ({duration(envoy[0])} of Envoy, {duration(envoy[1])} of Tidegate), and {duration(envoy[2])} to the median latency."
         )
     if not text:
         return []
