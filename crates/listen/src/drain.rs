@@ -7,8 +7,8 @@ use tokio::sync::Notify;
 
 /// Asks front ends to finish requests in progress and to begin no others.
 ///
-/// It can be announced before: HTTP/1 answers then carry `Connection: close`, so that clients which keep their
-/// connections move to other servers, and none sends a request while its connection is closed.
+/// It can be announced before, so that clients which keep their connections move to other servers, and none sends a
+/// request while its connection is closed: HTTP/1 answers then carry `Connection: close`.
 ///
 /// Cheap to clone; clones are the same drain. A drain cannot be undone.
 #[derive(Debug, Clone, Default)]
@@ -36,7 +36,7 @@ impl Drain {
     }
 
     /// Whether the drain was announced or has begun.
-    pub(crate) fn is_announced(&self) -> bool {
+    pub fn is_announced(&self) -> bool {
         self.inner.is_announced.load(Ordering::SeqCst)
     }
 

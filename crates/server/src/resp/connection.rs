@@ -29,6 +29,9 @@ const REPLIES: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a connection may be idle between two commands.
 const IDLE: Duration = Duration::from_hours(1);
+/// How long after an answer a connection is closed once the drain is announced, if no command follows. Clients that wait
+/// for nothing but the answer send the next one sooner; others notice the end before they send.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Why a connection was closed early.
 #[derive(Debug, thiserror::Error)]
@@ -120,7 +123,7 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
             ..ListenSettings::default()
         });
         let mut begun = pin!(tokio::task::unconstrained(listener.drain.begun()));
-        let (mut has_listened, mut is_draining) = (false, false);
+        let (mut has_listened, mut is_draining, mut is_leaving) = (false, false, false);
         loop {
             self.make_room();
             let waiting = poll_fn(|cx| {
@@ -151,7 +154,10 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
                         return Poll::Ready(Ok(ConnectionEvent::DrainBegun));
                     }
                 }
-                if !is_draining && let Some(wait) = timeouts.paused(self.phase(), now) {
+                if !is_draining
+                    && !is_leaving
+                    && let Some(wait) = timeouts.paused(self.phase(), now)
+                {
                     timer.set(sleep(wait));
                 }
                 timer
@@ -167,10 +173,15 @@ impl<'d, T: AsyncRead + AsyncWrite + Unpin> Connection<'d, T> {
                     if next == Next::End {
                         return self.end().await;
                     }
+                    let has_part = self.start < self.bytes.len();
+                    is_leaving = !is_draining && !has_part && listener.drain.is_announced();
+                    if is_leaving {
+                        timer.set(sleep(PAUSE));
+                    }
                 }
                 // Commands sent until then are still answered.
                 ConnectionEvent::DrainBegun => timer.set(sleep(listener.last_call)),
-                ConnectionEvent::TimedOut if is_draining => return self.end().await,
+                ConnectionEvent::TimedOut if is_draining || is_leaving => return self.end().await,
                 ConnectionEvent::TimedOut => match timeouts.ended(self.phase(), now()) {
                     TimeoutAction::Wait(wait) | TimeoutAction::Rest(wait) => timer.set(sleep(wait)),
                     TimeoutAction::Leave(_) | TimeoutAction::Cut => {

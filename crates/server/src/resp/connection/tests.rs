@@ -125,3 +125,22 @@ async fn a_drain_answers_what_is_sent_and_ends() {
     assert_eq!(ended, Ok(()));
     assert!(after < Duration::from_secs(1), "{after:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_announced_drain_ends_a_connection_in_a_pause_after_an_answer() {
+    let mut client = connect();
+    client.say(b"PING\r\n").await;
+    sleep(Duration::from_secs(1)).await;
+    client.drain.announce();
+    // One that is not used is left alone, until its client says something.
+    sleep(Duration::from_mins(1)).await;
+    client.say(b"PI").await;
+    sleep(Duration::from_secs(1)).await;
+    client.say(b"NG\r\n").await;
+    sleep(PAUSE / 2).await;
+    client.say(b"PING\r\n").await;
+    let (replies, ended, after) = client.end().await;
+    assert_eq!(replies, "+PONG\r\n+PONG\r\n+PONG\r\n");
+    assert_eq!(ended, Ok(()));
+    assert!(about(62, after), "{after:?}");
+}
