@@ -184,7 +184,7 @@ def check_monitoring(checks, name, objects, promtool):
         if document["kind"] == "PrometheusRule":
             job = document["metadata"]["labels"]["app.kubernetes.io/name"]
             values = yaml.safe_load((TESTS / "good" / f"{name}.yaml").read_text())
-            base = values["prometheusRule"].get("runbookBase") or "docs/guides/operating.md"
+            base = values["prometheusRule"].get("runbookBase") or "docs/guides/alerts.md"
             for group in document["spec"]["groups"]:
                 for alert in group["rules"]:
                     expected = f"{base}#{alert['alert'].lower()}"

@@ -75,7 +75,7 @@ const OTHERS: [(&str, Run); 31] = [
         "openssl req",
         Run::Not("makes a certificate to try TLS with; the tests have their own"),
     ),
-    ("sed 's|docs/guides/operating.md#", EXAMPLES),
+    ("sed 's|docs/guides/alerts.md#", EXAMPLES),
     ("printf %s user_abc", EXAMPLES),
 ];
 /// The commands on a page, with its continued lines, each with the page and the line that it stands on.

@@ -110,9 +110,9 @@ fn the_readme_shows_what_the_quickstart_grants() {
     );
 }
 
-/// Runs a command of the guide for a shell in a folder that has the files of the project.
-fn shell(start: &str, folder: &ProgramFolder) -> String {
-    let guide = page("docs/guides/operating.md");
+/// Runs a command of a guide for a shell in a folder that has the files of the project.
+fn shell(guide: &str, start: &str, folder: &ProgramFolder) -> String {
+    let guide = page(guide);
     let command = guide.lines().find_map(|line| {
         let command = line.strip_prefix("$ ")?;
         command.starts_with(start).then_some(command)
@@ -129,7 +129,8 @@ fn shell(start: &str, folder: &ProgramFolder) -> String {
 
 #[test]
 fn the_digest_of_a_client_can_be_computed_in_a_shell() {
-    let printed = shell("printf %s user_abc", &ProgramFolder::new());
+    let folder = ProgramFolder::new();
+    let printed = shell("docs/guides/logs.md", "printf %s user_abc", &folder);
     let digest = ValueDigest::new(b"a secret").of("user_abc");
     assert_eq!(printed.trim_end(), digest, "is openssl installed?");
 }
@@ -140,7 +141,7 @@ fn the_runbooks_of_the_alerts_can_be_moved_to_a_site() {
     let file = "packaging/prometheus/alerts.yaml";
     fs::create_dir_all(folder.path("packaging/prometheus")).unwrap();
     fs::copy(root().join(file), folder.path(file)).unwrap();
-    shell("sed 's|docs/guides", &folder);
+    shell("docs/guides/alerts.md", "sed 's|docs/guides", &folder);
     let moved = fs::read_to_string(folder.path("alerts.yaml")).unwrap();
     let links = |text: &str, base: &str| text.matches(&format!("runbook_url: {base}docs/")).count();
     let all = links(&page(file), "");

@@ -71,14 +71,14 @@ fn every_alert_uses_documented_metrics_and_links_to_what_to_do() {
     let metrics = metrics_in(&expressions);
     assert!(metrics.len() > 10, "{metrics:?}");
     assert_documented(&metrics);
-    let guide = page("docs/guides/operating.md");
+    let guide = page("docs/guides/alerts.md");
     let names: Vec<&str> = alerts
         .lines()
         .filter_map(|line| line.trim().strip_prefix("- alert: "))
         .collect();
     for name in &names {
         let anchor = name.to_lowercase();
-        let link = format!("runbook_url: docs/guides/operating.md#{anchor}\n");
+        let link = format!("runbook_url: docs/guides/alerts.md#{anchor}\n");
         assert!(alerts.contains(&link), "{name}");
         assert!(guide.contains(&format!("### {name}\n")), "{name}");
         let tests = page("packaging/prometheus/alerts_test.yaml");
