@@ -4,8 +4,9 @@ use super::descriptor::{DescriptorStep, Wanted};
 
 /// How long an id may be.
 const LONGEST: usize = 64;
-/// The length of the suffix that identifies the exact path, with its dash.
-const MARK: usize = 9;
+/// The length of the suffix that identifies the exact path, with its dash: 64 bits, so that the routes of a large
+/// gateway do not collide, which would refuse all of its limits.
+const MARK: usize = 17;
 
 /// An id for the limit at the end of these steps: `messaging.message_type_marketing.to_number`. Where
 /// the steps cannot be written in the letters of an id, or could be mistaken for others, it ends with a
@@ -45,10 +46,14 @@ pub(super) fn id_of(domain: &str, steps: &[DescriptorStep]) -> String {
         return id;
     }
     id.truncate(LONGEST - MARK);
-    let mark = exact.bytes().fold(0x811c_9dc5_u32, |mark, byte| {
-        (mark ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    });
-    format!("{id}-{mark:08x}")
+    format!("{id}-{:016x}", fnv_1a(&exact))
+}
+
+/// The hash FNV-1a of a text.
+fn fnv_1a(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// A name in the letters of an id: `path_v1-any` for `path_/v1/*`.
@@ -94,7 +99,7 @@ mod tests {
     #[test]
     fn ids_by_hand() {
         let long = "x".repeat(80);
-        let cut = format!("a.k_{}-", "x".repeat(51));
+        let cut = format!("a.k_{}-", "x".repeat(43));
         #[rustfmt::skip]
         let table = [
             // domain       steps                                       id                          marked
@@ -117,5 +122,23 @@ mod tests {
         }
         let id = |value: &str| id_of("a", &[step("path", value)]);
         assert_ne!(id("/v*"), id("/w*"));
+    }
+
+    #[test]
+    fn the_hash_is_the_published_one() {
+        assert_eq!(fnv_1a(""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv_1a("foobar"), 0x8594_4171_f739_67e8);
+    }
+
+    /// These two have the same hash in 32 bits.
+    #[test]
+    fn routes_of_a_large_gateway_have_different_ids() {
+        let id = |route: usize| {
+            let name = format!("httproute/production/checkout-{route}/rule/0/match/0/*");
+            let steps = [step(&name, &name), step("rule-0-match-0", "")];
+            id_of("envoy-gateway/production/https", &steps)
+        };
+        assert_ne!(id(61_835), id(57_995));
+        assert_eq!(id(1).len(), LONGEST);
     }
 }
