@@ -266,6 +266,8 @@ def check_notes(checks, helm, chart):
         "01-redis": ["No tokens are configured", "Connections are not encrypted", "Every pod of the cluster", "hashed in Redis with a constant"],
         "03-unshared": ["each of up to 3 replicas grants every limit in full"],
         "05-one-replica-without-rules": ["everything is allowed until rules are applied", "They are lost with the pod"],
+        "19-token-from-extra-env": ["It has no token, and is refused"],
+        "42-client-certificates-without-a-test": ["It has no client certificate, and is refused"],
         "27-load-balancer": ["reached from outside of the cluster"],
         "28-node-port-without-grpc-and-admin": ["/metrics on port 8080"],
     }.items():
@@ -273,23 +275,23 @@ def check_notes(checks, helm, chart):
         for words in expected:
             checks.that(words in text, f"{name}: NOTES.txt does not say `{words}`:\n{text}")
     closed = notes(helm, chart, TESTS / "good/40-everything.yaml")
-    for words in ["No tokens", "not encrypted", "Every pod", "a constant", "everything is allowed"]:
+    for words in ["No tokens", "not encrypted", "Every pod", "a constant", "everything is allowed", "is refused"]:
         checks.that(words not in closed, f"40-everything: NOTES.txt says `{words}`")
 
 
 def check_starts(checks, servers, program, folder):
-    pair = started.certificate(folder)
+    pems = started.certificates(folder)
     with ThreadPoolExecutor(4) as pool:
-        problems = pool.map(lambda item: started.problem(item[1], program, folder / "started" / item[0], pair), servers.items())
+        problems = pool.map(lambda item: started.problem(item[1], program, folder / "started" / item[0], pems), servers.items())
         for name, problem in zip(servers, problems):
-            checks.that(problem is None, f"{name}: the server does not start: {problem}")
+            checks.that(problem is None, f"{name}: {problem}")
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--helm", required=True)
     parser.add_argument("--promtool", required=True)
-    parser.add_argument("--program", help="the program tidegate")
+    parser.add_argument("--program", type=os.path.abspath, help="the program tidegate")
     parser.add_argument("--pod", action="store_true", help="start the rendered servers, and run a pod")
     options = parser.parse_args()
     checks = Checks()
@@ -331,7 +333,7 @@ def main():
             print("skipped: rendered rules are not validated, because there is no program; build tidegate, or set TIDEGATE_PROGRAM")
         if options.pod and options.program:
             check_starts(checks, servers, options.program, folder)
-            print(f"the servers of {len(servers)} sets were started with their rendered settings")
+            print(f"the servers of {len(servers)} sets were started with their rendered settings, and asked as `helm test` does")
         if options.pod:
             objects = documents(template(options.helm, chart, TESTS / "pod.yaml").stdout)
             problem = running_pod.try_pod(objects, options.program, folder)

@@ -19,6 +19,7 @@ redis_key: redis.tls.keyKey
 tls_cert: tls.existingSecret
 tls_key: tls.existingSecret
 tls_client_ca: tls.clientCaKey
+http_tls_client_ca: tls.httpClientCaKey
 {{- end -}}
 
 {{- define "tidegate.refuse" -}}
@@ -84,8 +85,16 @@ tls_client_ca: tls.clientCaKey
 {{- if ne (empty $values.redis.tls.certKey) (empty $values.redis.tls.keyKey) -}}
 {{- $problems = append $problems "redis.tls.certKey and redis.tls.keyKey go together" -}}
 {{- end -}}
-{{- if and $values.tls.clientCaKey (not $values.tls.existingSecret) -}}
-{{- $problems = append $problems "tls.clientCaKey is set without tls.existingSecret" -}}
+{{- range $key := list "clientCaKey" "httpClientCaKey" -}}
+{{- if and (get $values.tls $key) (not $values.tls.existingSecret) -}}
+{{- $problems = append $problems (printf "tls.%s is set without tls.existingSecret" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $values.tls.clientSecret (not $values.tls.httpClientCaKey) -}}
+{{- $problems = append $problems "tls.clientSecret is set without tls.httpClientCaKey: no client needs a certificate" -}}
+{{- end -}}
+{{- if and $values.serviceMonitor.enabled $values.tls.httpClientCaKey (not $values.tls.clientSecret) -}}
+{{- $problems = append $problems "serviceMonitor.enabled and tls.httpClientCaKey are set without tls.clientSecret: Prometheus would have no certificate to present" -}}
 {{- end -}}
 
 {{- $names := list -}}
