@@ -25,7 +25,7 @@ pub struct NginxProcess {
     pub address: SocketAddr,
     child: Child,
     _port: ReservedPort,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl NginxProcess {
@@ -70,10 +70,19 @@ http {{
             address: SocketAddr::from(([127, 0, 0, 1], port.number())),
             child,
             _port: port,
-            _folder: folder,
+            folder,
         };
         wait_until("nginx listens", PATIENCE, || nginx.connect().ok());
         nginx
+    }
+
+    /// The text of a file in `FOLDER`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such file.
+    pub fn file(&self, name: &str) -> String {
+        fs::read_to_string(self.folder.path().join(name)).expect("a file")
     }
 
     /// A new connection.
@@ -114,8 +123,8 @@ impl NginxAnswer {
 }
 
 impl NginxConnection {
-    /// Sends a request and reads the answer.
-    pub fn ask(&mut self, line: &str, headers: &[(&str, &str)]) -> io::Result<NginxAnswer> {
+    /// Sends a request, and reads the status of its answer and no more.
+    pub fn begin(&mut self, line: &str, headers: &[(&str, &str)]) -> io::Result<u16> {
         let mut request = format!("{line} HTTP/1.1\r\n");
         for (name, value) in headers {
             request.extend([*name, ": ", *value, "\r\n"]);
@@ -131,7 +140,13 @@ impl NginxConnection {
             .split(' ')
             .nth(1)
             .and_then(|status| status.parse().ok());
-        let status = status.ok_or_else(|| io::Error::other(format!("it answered `{line}`")))?;
+        status.ok_or_else(|| io::Error::other(format!("it answered `{line}`")))
+    }
+
+    /// Sends a request and reads the answer.
+    pub fn ask(&mut self, line: &str, headers: &[(&str, &str)]) -> io::Result<NginxAnswer> {
+        let status = self.begin(line, headers)?;
+        let mut line = String::new();
         let mut headers = Vec::new();
         loop {
             line.clear();

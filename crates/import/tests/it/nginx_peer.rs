@@ -4,119 +4,21 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tidegate::{Attributes, Gate, ManualClock, MemoryStore, Micros, Timestamp};
+use tidegate::{Gate, Micros, Timestamp};
 use tidegate_testkit::accuracy::{ArrivalPattern, ArrivalPlan};
 use tidegate_testkit::nginx::NginxProcess;
 use tidegate_testkit::timeline::START;
 
-use super::support::{import, rules};
+use super::peer_limit::{
+    DecidedTwice, PeerDelay, PeerLimit, Thousandths, decided, largest_difference,
+};
+use super::support::import;
 
 const PROGRAM: &str = "nginx";
 const SEED: u64 = 20_261_117;
 
-/// A zone and its limit.
-#[derive(Debug, Clone, Copy)]
-struct PeerLimit {
-    count: u64,
-    is_per_minute: bool,
-    burst: u64,
-}
-
-impl PeerLimit {
-    fn window(self) -> Micros {
-        if self.is_per_minute {
-            Micros::MINUTE
-        } else {
-            Micros::SECOND
-        }
-    }
-
-    fn http(self) -> String {
-        let Self { count, burst, .. } = self;
-        let unit = if self.is_per_minute { 'm' } else { 's' };
-        format!(
-            "limit_req_zone $http_x_key zone=one:1m rate={count}r/{unit};
-  limit_req_status 429; limit_req_log_level info;
-  server {{
-    listen 127.0.0.1:PORT; root FOLDER; keepalive_requests 1000000;
-    add_header X-Arrived \"$msec $request_time\" always;
-    location / {{ limit_req zone=one burst={burst} nodelay; }}
-  }}"
-        )
-    }
-
-    /// The gate with the rules that are written for it.
-    fn gate(self) -> Gate {
-        let imported = import(&self.http()).unwrap();
-        Gate::with_clock(
-            MemoryStore::new(),
-            rules(&imported),
-            ManualClock::new(START),
-        )
-    }
-}
-
 fn is_admitted(gate: &Gate, key: &str, at: Timestamp) -> bool {
-    let mut request = Attributes::new().at(at);
-    request.insert("header.x-key", key).unwrap();
-    request.insert("path", "/").unwrap();
-    gate.try_decide(&request).unwrap().is_allowed()
-}
-
-/// The time of a request, whether nginx admitted it, and whether the rules did.
-type DecidedTwice = (Timestamp, bool, bool);
-
-/// By how many requests two lists of decisions differ at the most, in any interval of this length.
-fn largest_difference(decided: &[DecidedTwice], window: Micros) -> i64 {
-    let mut sums = vec![0_i64];
-    for (_, by_nginx, by_rules) in decided {
-        let difference = i64::from(*by_nginx) - i64::from(*by_rules);
-        sums.push(sums.last().unwrap() + difference);
-    }
-    let before = |at: Timestamp| decided.partition_point(|(other, ..)| *other < at);
-    let mut largest = 0;
-    for (at, ..) in decided {
-        // Intervals that begin with this request, that end just before it, and that end with it.
-        let one = Micros::new(1);
-        for from in [*at, *at - window, *at + one - window] {
-            let difference = sums[before(from + window)] - sums[before(from)];
-            largest = largest.max(difference.abs());
-        }
-    }
-    largest
-}
-
-/// The arithmetic of nginx: thousandths of a request, whole milliseconds.
-struct Thousandths {
-    rate: u64,
-    burst: u64,
-    state: Option<(u64, u64)>,
-}
-
-impl Thousandths {
-    fn new(limit: PeerLimit) -> Self {
-        let scale = if limit.is_per_minute { 60 } else { 1 };
-        Self {
-            rate: limit.count * 1_000 / scale,
-            burst: limit.burst * 1_000,
-            state: None,
-        }
-    }
-
-    fn is_admitted(&mut self, at: Timestamp) -> bool {
-        let now = at.as_micros() / 1_000;
-        let excess = match self.state {
-            None => 0,
-            Some((excess, last)) => {
-                (excess + 1_000).saturating_sub(self.rate * (now - last) / 1_000)
-            }
-        };
-        if excess > self.burst {
-            return false;
-        }
-        self.state = Some((excess, now));
-        true
-    }
+    decided(gate, key, at).is_some()
 }
 
 /// Decides arrivals by the arithmetic of nginx and by the rules; how many there are. Times are cut to `precision`.
@@ -143,7 +45,7 @@ fn compare_with_arithmetic(limit: PeerLimit, pattern: ArrivalPattern, precision:
         let new = || (Thousandths::new(limit), Vec::new());
         let (nginx, decided) = keys.entry(arrival.key).or_insert_with(new);
         let by_rules = is_admitted(&gate, &arrival.key.to_string(), at);
-        decided.push((at, nginx.is_admitted(at), by_rules));
+        decided.push((at, nginx.decide(at).is_some(), by_rules));
     }
     for (key, (_, decided)) in keys {
         let difference = largest_difference(&decided, window);
@@ -173,6 +75,7 @@ fn limits() -> Vec<PeerLimit> {
                 count,
                 is_per_minute,
                 burst,
+                delay: PeerDelay::None,
             });
         }
     }
@@ -222,6 +125,7 @@ fn a_rate_that_nginx_rounds_is_reported() {
             count,
             is_per_minute: true,
             burst: 20,
+            delay: PeerDelay::None,
         };
         let imported = import(&limit.http()).unwrap();
         let mut findings = imported.findings.iter().map(ToString::to_string);
@@ -336,6 +240,7 @@ fn nginx_and_the_rules_admit_the_same_of_a_rate_per_second() {
         count: 30,
         is_per_minute: false,
         burst: 9,
+        delay: PeerDelay::None,
     };
     assert!(compare_with_nginx(limit) > 200);
 }
@@ -346,6 +251,7 @@ fn nginx_and_the_rules_admit_the_same_of_a_rate_per_minute() {
         count: 1_200,
         is_per_minute: true,
         burst: 5,
+        delay: PeerDelay::None,
     };
     assert!(compare_with_nginx(limit) > 200);
 }
