@@ -1,7 +1,8 @@
 //! Every command that the README and the guides show is run by a test, or listed here with the reason why not.
 //!
-//! Commands of the program itself are tried with `--help` at their end, which the program answers only if it accepts
-//! every word before it. Those of [`super::examples`] are run, and what they print is compared.
+//! Commands of the program itself are also tried as they are shown, with `--help` at their end, which the program answers
+//! only if it accepts every word before it. Those of [`super::examples`] and [`super::played`] are run as they are shown,
+//! and what they print is compared.
 
 use super::{page, pages};
 use crate::server::ProgramFolder;
@@ -17,9 +18,46 @@ const CONTAINERS: &str = "needs a registry and a container engine";
 const CLUSTER: &str = "needs a Kubernetes cluster";
 const EXAMPLES: Run = Run::By("crates/cli/tests/it/docs/examples.rs");
 const TRUSTED: Run = Run::By("crates/cli/tests/it/proxies/untrusted.rs");
+const COMMANDS: Run = Run::By("crates/cli/tests/it/program/commands.rs");
+const SYSTEM: &str = "changes the system; `scripts/stopwatch` installs the package into another";
 
-/// The commands of other programs, by how they begin.
-const OTHERS: [(&str, Run); 31] = [
+/// The commands, by how they begin.
+const SHOWN: [(&str, Run); 58] = [
+    ("tidegate --version", COMMANDS),
+    ("tidegate check", COMMANDS),
+    (
+        "tidegate console",
+        Run::By("crates/cli/tests/it/process/console.rs"),
+    ),
+    ("tidegate denied", COMMANDS),
+    ("tidegate explain", COMMANDS),
+    (
+        "tidegate import",
+        Run::By("crates/cli/tests/it/program/import.rs"),
+    ),
+    ("tidegate override", COMMANDS),
+    ("tidegate rules apply", COMMANDS),
+    ("tidegate rules diff", COMMANDS),
+    ("tidegate rules history", COMMANDS),
+    ("tidegate rules list", COMMANDS),
+    ("tidegate rules rollback", COMMANDS),
+    (
+        "tidegate rules test",
+        Run::By("crates/cli/tests/it/program/rules_test.rs"),
+    ),
+    (
+        "tidegate rules validate",
+        Run::By("crates/cli/tests/it/program/validate.rs"),
+    ),
+    (
+        "tidegate schema",
+        Run::By("crates/cli/tests/it/docs/schema.rs"),
+    ),
+    ("tidegate serve", Run::By("crates/cli/tests/it/server.rs")),
+    (
+        "tidegate top",
+        Run::By("crates/cli/tests/it/process/top.rs"),
+    ),
     (
         "cargo run --release -- serve",
         Run::Not("builds the program for minutes; its own words are tried"),
@@ -55,6 +93,31 @@ const OTHERS: [(&str, Run); 31] = [
     ("node examples/clients", Run::By("scripts/clients")),
     ("go run examples/clients", Run::By("scripts/clients")),
     ("java examples/clients", Run::By("scripts/clients")),
+    ("./scripts/tarball", Run::By("scripts/packages")),
+    ("tar xf", Run::By("scripts/stopwatch")),
+    (
+        "apt install ./target/packages",
+        Run::By("scripts/stopwatch"),
+    ),
+    ("install -m 0755 target/dist/tidegate", Run::Not(SYSTEM)),
+    ("install -m 0644 packaging", Run::Not(SYSTEM)),
+    ("systemctl daemon-reload", Run::Not(SYSTEM)),
+    (
+        "cargo install --path crates/cli",
+        Run::Not("builds the program for minutes, as the first answer does"),
+    ),
+    (
+        "cargo run -p tidegate --example",
+        Run::Not("compiled by the lints; its calls are those of the doctests"),
+    ),
+    (
+        "cargo run -p tidegate-redis --example",
+        Run::Not("compiled by the lints; goes on until it is ended"),
+    ),
+    (
+        "cargo run -p tidegate-tower --example",
+        Run::Not("compiled by the lints; goes on until it is ended"),
+    ),
     ("./scripts/image", Run::By("scripts/packages")),
     ("./scripts/deb", Run::By("scripts/packages")),
     ("podman load", Run::By("scripts/stopwatch")),
@@ -78,7 +141,9 @@ const OTHERS: [(&str, Run); 31] = [
     ("sed 's|docs/guides/alerts.md#", EXAMPLES),
     ("printf %s user_abc", EXAMPLES),
 ];
-/// The commands on a page, with its continued lines, each with the page and the line that it stands on.
+
+/// The commands on a page, with its continued lines, each with the page and the line that it stands on. Those of root
+/// begin with `#`. A cell of a table that is nothing but a command in backticks counts, too.
 fn commands(name: &str, text: &str) -> Vec<(String, String)> {
     let mut commands = Vec::new();
     let mut lines = text.lines().enumerate();
@@ -87,7 +152,15 @@ fn commands(name: &str, text: &str) -> Vec<(String, String)> {
         if let Some(word) = line.strip_prefix("```") {
             language = language.is_none().then_some(word);
         }
-        let Some(mut command) = line.strip_prefix("$ ").map(str::to_owned) else {
+        if language.is_none() && line.starts_with('|') {
+            let cells = line.split(" | ").map(|cell| cell.trim_matches([' ', '|']));
+            let code = cells.filter_map(|cell| cell.strip_prefix('`')?.strip_suffix('`'));
+            let is_command = |code: &&str| !code.contains('`') && is_of_a_shell(code);
+            let found = code.filter(is_command);
+            commands.extend(found.map(|code| (format!("{name}:{}", number + 1), code.to_owned())));
+        }
+        let prompt = line.strip_prefix("$ ").or_else(|| line.strip_prefix("# "));
+        let Some(mut command) = prompt.map(str::to_owned) else {
             continue;
         };
         if language == Some("console") {
@@ -101,8 +174,21 @@ fn commands(name: &str, text: &str) -> Vec<(String, String)> {
     commands
 }
 
+/// Whether the text of a cell is a command that a reader types: it begins with a program, and has an argument or a path.
+fn is_of_a_shell(code: &str) -> bool {
+    let programs = [
+        "cargo ",
+        "tar ",
+        "podman ",
+        "apt ",
+        "./scripts/",
+        "tidegate --version",
+    ];
+    programs.iter().any(|program| code.starts_with(program))
+}
+
 /// The words of a command for a shell, up to a comment, a pipe or a redirection, without variables in front.
-fn words(command: &str) -> Vec<String> {
+pub(super) fn words(command: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let (mut quote, mut depth) = (None, 0);
     for c in command.chars() {
@@ -173,29 +259,32 @@ fn the_program_accepts_every_command_that_is_shown() {
 }
 
 #[test]
-fn every_command_of_another_program_is_run_or_listed_with_the_reason() {
-    let is_guide = |position: &str| !position.starts_with("docs/reference/");
-    let others: Vec<(String, String)> = shown()
-        .into_iter()
-        .filter(|(position, command)| {
-            is_guide(position)
-                && words(command)
-                    .first()
-                    .is_some_and(|word| word != "tidegate")
+fn every_command_is_run_or_listed_with_the_reason() {
+    let guides = shown().into_iter();
+    let guides = guides.filter(|(position, _)| !position.starts_with("docs/reference/"));
+    let commands: Vec<(String, String)> = guides
+        .map(|(position, command)| match words(&command).first() {
+            Some(program) if program == "tidegate" => (position, words(&command).join(" ")),
+            _ => (position, command),
         })
         .collect();
-    for (position, command) in &others {
-        let is_listed = OTHERS.iter().any(|(start, _)| command.starts_with(start));
+    assert!(commands.len() > 100, "only {} were found", commands.len());
+    for (position, command) in &commands {
+        let is_listed = SHOWN.iter().any(|(start, _)| command.starts_with(start));
         assert!(is_listed, "{position}: {command}");
     }
-    for (start, run) in &OTHERS {
-        assert!(
-            others.iter().any(|(_, command)| command.starts_with(start)),
-            "no page shows `{start}`"
-        );
+    for (start, run) in &SHOWN {
+        let is_shown = commands
+            .iter()
+            .any(|(_, command)| command.starts_with(start));
+        assert!(is_shown, "no page shows `{start}`");
         match run {
             Run::By(path) => assert!(super::root().join(path).exists(), "{start}: {path}"),
             Run::Not(reason) => assert!(reason.len() > 10, "{start}"),
+        }
+        if let (Run::By(path), Some(command)) = (run, start.strip_prefix("tidegate ")) {
+            let last = command.split(' ').next_back().unwrap();
+            assert!(page(path).contains(last), "{path} does not run `{start}`");
         }
     }
 }

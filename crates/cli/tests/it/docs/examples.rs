@@ -24,7 +24,7 @@ const BEFORE: [(&str, &[&str]); 3] = [
 ];
 
 /// The blocks of a page: their language and their lines.
-fn blocks(text: &str) -> Vec<(&str, Vec<&str>)> {
+pub(super) fn blocks(text: &str) -> Vec<(&str, Vec<&str>)> {
     let mut lines = text.lines();
     let mut blocks = Vec::new();
     while let Some(line) = lines.next() {

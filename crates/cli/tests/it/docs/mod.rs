@@ -4,6 +4,7 @@ mod commands;
 mod examples;
 mod links;
 mod outside_tools;
+mod played;
 mod schema;
 
 use std::fs;

@@ -31,6 +31,15 @@ fn run(line: &str, input: &str, answers: &[(&str, &str)]) -> (CommandRun, Vec<St
 }
 
 #[test]
+fn the_program_says_its_version() {
+    let run = tidegate(Path::new("."), &["--version"], "");
+    assert_eq!(
+        run.stdout,
+        concat!("tidegate ", env!("CARGO_PKG_VERSION"), "\n")
+    );
+}
+
+#[test]
 fn a_check_sends_what_it_was_given() {
     let line = "check --attr ip=1.2.3.4 --attr path=/a=b --cost 2 --timestamp 1794770000.25";
     let (run, asked) = run(line, "", &[("429 Too Many Requests", DENIED)]);
