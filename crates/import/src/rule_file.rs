@@ -108,7 +108,11 @@ impl WrittenRules {
             (ZoneCounting::Requests { burst, delay }, Some(rate)) => {
                 rounded(zone, rate, report);
                 if is_coarse(burst, rate) {
-                    report.difference(limit.at, "the burst is small against the rate: nginx counts in whole milliseconds, the rule in microseconds, and they may differ by more than one request in the time of the rate");
+                    let message = format!(
+                        "the burst is small against the rate: nginx counts in whole milliseconds, admits requests up to one early, and so may admit several more than the rule in the time of the rate; from burst={} on they agree",
+                        rate.count / 10
+                    );
+                    report.difference(limit.at, message);
                 }
                 let unit = if rate.is_per_minute {
                     "minute"

@@ -10,7 +10,7 @@ use tidegate_testkit::nginx::NginxProcess;
 use tidegate_testkit::timeline::START;
 
 use super::peer_limit::{
-    DecidedTwice, PeerDelay, PeerLimit, Thousandths, decided, largest_difference,
+    DecidedTwice, PeerDelay, PeerLimit, Thousandths, decided, largest_difference, most_beyond,
 };
 use super::support::import;
 
@@ -21,13 +21,17 @@ fn is_admitted(gate: &Gate, key: &str, at: Timestamp) -> bool {
     decided(gate, key, at).is_some()
 }
 
-/// Decides arrivals by the arithmetic of nginx and by the rules; how many there are. Times are cut to `precision`.
-fn compare_with_arithmetic(limit: PeerLimit, pattern: ArrivalPattern, precision: u64) -> usize {
-    // Many keys have many requests.
+/// Decides arrivals by the arithmetic of nginx and by the rules, for each key. Times are cut to `precision`.
+fn decided_by_both(
+    limit: PeerLimit,
+    pattern: ArrivalPattern,
+    precision: u64,
+) -> Vec<(u32, Vec<DecidedTwice>)> {
+    // Many keys have many requests, and so has a large limit.
     let windows = if pattern == ArrivalPattern::ZipfKeys {
         3
     } else {
-        30
+        (3_000 / limit.count).min(30)
     };
     let (count, window) = (limit.count, limit.window());
     let plan = ArrivalPlan {
@@ -39,22 +43,29 @@ fn compare_with_arithmetic(limit: PeerLimit, pattern: ArrivalPattern, precision:
     };
     let gate = limit.gate();
     let mut keys: BTreeMap<u32, (Thousandths, Vec<DecidedTwice>)> = BTreeMap::new();
-    let arrivals = plan.draw();
-    for arrival in &arrivals {
+    for arrival in plan.draw() {
         let at = Timestamp::from_micros(arrival.at.as_micros() / precision * precision);
         let new = || (Thousandths::new(limit), Vec::new());
         let (nginx, decided) = keys.entry(arrival.key).or_insert_with(new);
         let by_rules = is_admitted(&gate, &arrival.key.to_string(), at);
         decided.push((at, nginx.decide(at).is_some(), by_rules));
     }
-    for (key, (_, decided)) in keys {
-        let difference = largest_difference(&decided, window);
+    let keys = keys.into_iter();
+    keys.map(|(key, (_, decided))| (key, decided)).collect()
+}
+
+/// The same, compared; how many arrivals there are.
+fn compare_with_arithmetic(limit: PeerLimit, pattern: ArrivalPattern, precision: u64) -> usize {
+    let mut arrivals = 0;
+    for (key, decided) in decided_by_both(limit, pattern, precision) {
+        let difference = largest_difference(&decided, limit.window());
         assert!(
             difference <= 1,
             "{limit:?}, {pattern:?}, key {key}: {difference}"
         );
+        arrivals += decided.len();
     }
-    arrivals.len()
+    arrivals
 }
 
 /// Limits of 1 to 100 requests, but for those that nginx rounds.
@@ -93,14 +104,19 @@ fn the_rules_admit_what_nginx_admits_at_times_in_whole_milliseconds() {
     assert!(requests > 100_000, "{requests}");
 }
 
+/// The finding about a burst that is small against the rate.
+fn small_burst(limit: PeerLimit) -> Option<String> {
+    let imported = import(&limit.http()).unwrap();
+    let mut findings = imported.findings.iter().map(ToString::to_string);
+    findings.find(|line| line.contains("small against the rate"))
+}
+
 /// The report of an import says which limits these are: all but those with a burst that is small against the rate.
 #[test]
 fn the_rules_admit_what_nginx_admits_unless_the_report_says_that_milliseconds_matter() {
     let mut reported = 0;
     for limit in limits() {
-        let imported = import(&limit.http()).unwrap();
-        let mut findings = imported.findings.iter().map(ToString::to_string);
-        if findings.any(|line| line.contains("small against the rate")) {
+        if small_burst(limit).is_some() {
             reported += 1;
             continue;
         }
@@ -109,6 +125,35 @@ fn the_rules_admit_what_nginx_admits_unless_the_report_says_that_milliseconds_ma
         }
     }
     assert!((1..limits().len() / 2).contains(&reported), "{reported}");
+}
+
+/// nginx admits requests up to a millisecond early, so it is the one that admits more; a larger burst has room for both.
+#[test]
+fn where_milliseconds_matter_the_rules_are_the_stricter_ones() {
+    let limit = |burst| PeerLimit {
+        count: 500,
+        is_per_minute: false,
+        burst,
+        delay: PeerDelay::None,
+    };
+    let mut most = (0, 0);
+    for pattern in ArrivalPattern::ALL {
+        for (_, decided) in decided_by_both(limit(0), pattern, 1) {
+            let (by_nginx, by_rules) = most_beyond(&decided, Micros::SECOND);
+            most = (most.0.max(by_nginx), most.1.max(by_rules));
+        }
+    }
+    println!("nginx admitted up to {} more", most.0);
+    assert!(most.0 > 10 && most.1 <= 1, "{most:?}");
+    let reported = small_burst(limit(0)).unwrap();
+    assert!(
+        reported.ends_with("from burst=50 on they agree"),
+        "{reported}"
+    );
+    assert!(small_burst(limit(49)).is_some() && small_burst(limit(50)).is_none());
+    for pattern in ArrivalPattern::ALL {
+        compare_with_arithmetic(limit(50), pattern, 1);
+    }
 }
 
 #[test]

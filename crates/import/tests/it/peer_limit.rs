@@ -80,22 +80,29 @@ pub(crate) type DecidedTwice = (Timestamp, bool, bool);
 
 /// By how many requests two lists of decisions differ at the most, in any interval of this length.
 pub(crate) fn largest_difference(decided: &[DecidedTwice], window: Micros) -> i64 {
+    let (by_nginx, by_rules) = most_beyond(decided, window);
+    by_nginx.max(by_rules)
+}
+
+/// How many requests nginx admitted at the most beyond the rules in any interval of this length, and the rules beyond nginx.
+pub(crate) fn most_beyond(decided: &[DecidedTwice], window: Micros) -> (i64, i64) {
     let mut sums = vec![0_i64];
     for (_, by_nginx, by_rules) in decided {
         let difference = i64::from(*by_nginx) - i64::from(*by_rules);
         sums.push(sums.last().unwrap() + difference);
     }
     let before = |at: Timestamp| decided.partition_point(|(other, ..)| *other < at);
-    let mut largest = 0;
+    let (mut by_nginx, mut by_rules) = (0, 0);
     for (at, ..) in decided {
         // Intervals that begin with this request, that end just before it, and that end with it.
         let one = Micros::new(1);
         for from in [*at, *at - window, *at + one - window] {
             let difference = sums[before(from + window)] - sums[before(from)];
-            largest = largest.max(difference.abs());
+            by_nginx = by_nginx.max(difference);
+            by_rules = by_rules.max(-difference);
         }
     }
-    largest
+    (by_nginx, by_rules)
 }
 
 /// The arithmetic of nginx: thousandths of a request, whole milliseconds.
