@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use tidegate_core::Timestamp;
 
 use crate::address::{self, AddressError};
+use crate::costs::{CostUnit, Costs};
 use crate::credentials::{CredentialProblem, are_credentials, credentials, folded};
 use crate::host::HostError;
 use crate::path::{self, EncodedSlashes, PathError, shortened};
@@ -50,7 +51,7 @@ pub struct Attributes<'a> {
     /// are among the entries too, in a form.
     refused: Vec<(Cow<'a, str>, CredentialProblem)>,
     awaits_key: bool,
-    cost: u64,
+    costs: Costs,
     at: Option<Timestamp>,
 }
 
@@ -130,15 +131,18 @@ impl<'a> Attributes<'a> {
             other_paths: Vec::new(),
             refused: Vec::new(),
             awaits_key: false,
-            cost: 1,
+            costs: Costs::from(1),
             at: None,
         }
     }
 
-    /// The same request with this cost. Zero asks and takes nothing.
+    /// The same request with this cost, or with costs by unit. Zero asks and takes nothing.
     #[must_use]
-    pub fn with_cost(self, cost: u64) -> Self {
-        Self { cost, ..self }
+    pub fn with_cost(self, cost: impl Into<Costs>) -> Self {
+        Self {
+            costs: cost.into(),
+            ..self
+        }
     }
 
     /// The same request at a time of its own: for replays and tests.
@@ -373,14 +377,14 @@ impl<'a> Attributes<'a> {
                 .map(|(name, problem)| (owned(name), problem))
                 .collect(),
             awaits_key: self.awaits_key,
-            cost: self.cost,
+            costs: self.costs,
             at: self.at,
         }
     }
 
     /// Makes this the cost of the request. Zero asks and takes nothing.
-    pub fn set_cost(&mut self, cost: u64) {
-        self.cost = cost;
+    pub fn set_cost(&mut self, cost: impl Into<Costs>) {
+        self.costs = cost.into();
     }
 
     fn take_address(&mut self, value: Cow<'a, str>) -> Result<Cow<'a, str>, AttributeError> {
@@ -444,9 +448,15 @@ impl<'a> Attributes<'a> {
         self.ip
     }
 
-    /// How much the request takes.
+    /// How much the request takes of rules that count requests.
     pub fn cost(&self) -> u64 {
-        self.cost
+        self.costs.of(&CostUnit::REQUESTS)
+    }
+
+    /// How much the request takes of rules, by their unit.
+    #[inline]
+    pub fn costs(&self) -> &Costs {
+        &self.costs
     }
 
     /// The request's own time, if it brings one.

@@ -86,7 +86,7 @@
 //! | --- | --- |
 //! | [`Limiter`], [`LimiterBuilder`], [`Permit`] | one limiter without rules; over a shared store, [`SharedLimiter`] |
 //! | [`Limit`], [`Algorithm`], [`limit`] | what may be granted, and how it is counted |
-//! | [`Gate`], [`Attributes`], [`Decision`], [`gate`] | deciding by rules; what is known of a request; the answer |
+//! | [`Gate`], [`Attributes`], [`Costs`], [`Decision`], [`gate`] | deciding by rules; what is known of a request, and what it costs; the answer |
 //! | [`Gate::maintain`] | what runs in the background |
 //! | [`rules`] | rules: read, built, written down |
 //! | [`headers`] | what a client learns of a decision, as HTTP headers |
@@ -128,6 +128,8 @@ pub mod address;
 mod attributes;
 mod clock;
 #[cfg(feature = "rules")]
+mod costs;
+#[cfg(feature = "rules")]
 mod credentials;
 #[cfg(feature = "rules")]
 pub mod gate;
@@ -151,6 +153,8 @@ pub use adaptive::{AdaptiveBounds, AdaptiveLimit, Ended};
 #[cfg(feature = "rules")]
 pub use attributes::{AttributeError, Attributes, MAX_ATTRIBUTES, MAX_NAME, MAX_VALUE};
 pub use clock::TokioClock;
+#[cfg(feature = "rules")]
+pub use costs::{CostUnit, Costs, CostsError, MAX_COST, MAX_UNITS};
 #[cfg(feature = "rules")]
 #[doc(hidden)]
 pub use credentials::credentials_in;

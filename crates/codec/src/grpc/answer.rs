@@ -117,7 +117,7 @@ fn limit(out: &mut MessageWriter, decided: &gate::LimitOutcome<'_>, asked: &Call
         let rate = decided.limit.map(tidegate::Limit::rate);
         let count = rate.map_or(0, |rate| rate.count);
         let window = rate.and_then(|rate| rate.window);
-        let unit = unit(window.or_else(|| decided.rule.unit()));
+        let unit = unit(window.or_else(|| decided.rule.period()));
         (u32::try_from(count).unwrap_or(u32::MAX), unit.into())
     };
     out.number(1, count.into());

@@ -108,7 +108,8 @@ fn write_limits_within(out: &mut Vec<u8>, decision: &Decision, most: usize) {
     }
 }
 
-/// Writes the outcome of one limit for an explanation: with the most that it can admit, as numbers and in words.
+/// Writes the outcome of one limit for an explanation: with the most that it can admit, as numbers and in
+/// words, and what it counts.
 pub fn write_explained_limit(out: &mut Vec<u8>, decided: &LimitOutcome<'_>) {
     write_limit(out, decided);
     match decided.highest() {
@@ -122,10 +123,11 @@ pub fn write_explained_limit(out: &mut Vec<u8>, decided: &LimitOutcome<'_>) {
             out.extend_from_slice(br#","instant":"#);
             integer(out, worst.instant);
             // Letters, digits and punctuation: it needs no escaping.
-            text(out, br#"},"promise":""#, &limit.promise());
+            text(out, br#"},"promise":""#, &decided.rule.promise(&limit));
         }
         None => out.extend_from_slice(br#","worst_case":null,"promise":null"#),
     }
+    text(out, br#","unit":""#, decided.rule.unit().as_str());
     out.push(b'}');
 }
 

@@ -6,9 +6,10 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
-use tidegate::{Attributes, Timestamp};
+use tidegate::{Attributes, Costs, Timestamp};
 
-use super::question::{JsonAttributes, cost, given, one, time};
+use super::costs::{JsonCosts, cost, costs_of};
+use super::question::{JsonAttributes, given, time};
 use crate::CodecError;
 
 /// The most headers of a raw request, as at the gateway.
@@ -26,8 +27,10 @@ pub struct ExplainRequest<'b> {
     client: Option<Cow<'b, str>>,
     #[serde(default, borrow, deserialize_with = "given")]
     rule: Option<Cow<'b, str>>,
-    #[serde(default = "one", deserialize_with = "cost")]
-    cost: u64,
+    #[serde(default, deserialize_with = "cost")]
+    cost: Option<u64>,
+    #[serde(default, deserialize_with = "given")]
+    costs: Option<JsonCosts>,
     #[serde(default, borrow)]
     timestamp: Option<&'b RawValue>,
 }
@@ -48,10 +51,10 @@ pub enum ExplainedSubject<'b> {
 }
 
 /// What a request costs, and when it is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplainedTerms {
-    /// The cost.
-    pub cost: u64,
+    /// The cost, or the costs by unit.
+    pub costs: Costs,
     /// The time, if it is not now.
     pub at: Option<Timestamp>,
 }
@@ -60,7 +63,7 @@ impl ExplainedTerms {
     /// A request on these terms.
     #[must_use]
     pub fn of<'a>(&self, attributes: Attributes<'a>) -> Attributes<'a> {
-        let attributes = attributes.with_cost(self.cost);
+        let attributes = attributes.with_cost(self.costs.clone());
         match self.at {
             Some(at) => attributes.at(at),
             None => attributes,
@@ -76,7 +79,7 @@ impl<'b> ExplainRequest<'b> {
     ) -> Result<(ExplainedSubject<'b>, ExplainedTerms), CodecError> {
         let at = time(self.timestamp, trust_timestamps)?;
         let terms = ExplainedTerms {
-            cost: self.cost,
+            costs: costs_of(self.cost, self.costs)?,
             at,
         };
         let subject = match (self.attributes, self.request, self.client) {
@@ -172,7 +175,7 @@ mod tests {
             ExplainedSubject::Request(raw) => format!("{raw:?}"),
             ExplainedSubject::Client { client, rule } => format!("{client} {rule:?}"),
         };
-        Ok(format!("{text} {}", terms.cost))
+        Ok(format!("{text} {:?}", terms.costs))
     }
 
     #[test]
@@ -181,6 +184,7 @@ mod tests {
         #[rustfmt::skip]
         let table = [
             (r#"{"attributes": {"a": "b"}, "cost": 2}"#,          r#"Some("b") 2"#),
+            (r#"{"attributes": {}, "costs": {"tokens": 2}}"#,       "None {tokens: 2}"),
             (r#"{"client": "u1"}"#,                               "u1 None 1"),
             (r#"{"client": "u1", "rule": "r"}"#,                  r#"u1 Some("r") 1"#),
             (r#"{"request": {"url": "/"}}"#,                      r#"RawRequest { method: "GET", url: "/", headers: [], address: None } 1"#),
@@ -195,6 +199,7 @@ mod tests {
             ("{}",                                              one),
             (r#"{"attributes": {}, "client": "u1"}"#,           one),
             (r#"{"attributes": {}, "request": {"url": "/"}}"#,  one),
+            (r#"{"client": "u1", "cost": 1, "costs": {}}"#,     "and not both"),
             (r#"{"attributes": {}, "rule": "r"}"#,              "`rule` goes with `client` only"),
             (r#"{"request": {}}"#,                              "missing field `url`"),
             (r#"{"request": {"url": "/", "headers": {"a": 1}}}"#, "must be text, or a list of texts"),

@@ -1,6 +1,7 @@
 //! JSON: the bodies of checks, resets and explanations, and the answers.
 
 pub mod answer;
+mod costs;
 pub mod explain;
 pub mod number;
 mod parse;

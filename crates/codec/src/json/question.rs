@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use tidegate::{AttributeError, Attributes, MAX_ATTRIBUTES, Timestamp};
 
-use super::number::whole_exactly;
+use super::costs::{JsonCosts, cost, costs_of};
 use super::plain;
 use crate::CodecError;
 
@@ -18,8 +18,10 @@ use crate::CodecError;
 pub struct CheckRequest<'b> {
     #[serde(borrow)]
     attributes: JsonAttributes<'b>,
-    #[serde(default = "one", deserialize_with = "cost")]
-    cost: u64,
+    #[serde(default, deserialize_with = "cost")]
+    cost: Option<u64>,
+    #[serde(default, deserialize_with = "given")]
+    costs: Option<JsonCosts>,
     #[serde(default, borrow)]
     timestamp: Option<&'b RawValue>,
 }
@@ -55,21 +57,14 @@ pub(super) fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     T::deserialize(from).map(Some)
 }
 
-pub(super) fn one() -> u64 {
-    1
-}
-
-pub(super) fn cost<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    whole_exactly(deserializer, "cost")
-}
-
 impl<'b> CheckRequest<'b> {
     /// Parses a body.
     pub fn parse(body: &'b [u8]) -> Result<Self, CodecError> {
         match plain::read(body) {
             Some((attributes, cost)) => Ok(Self {
                 attributes: JsonAttributes(attributes),
-                cost,
+                cost: Some(cost),
+                costs: None,
                 timestamp: None,
             }),
             None => super::parse(body),
@@ -78,7 +73,8 @@ impl<'b> CheckRequest<'b> {
 
     /// The attributes of the request.
     pub fn attributes(self, trust_timestamps: bool) -> Result<Attributes<'b>, CodecError> {
-        let attributes = self.attributes.0.with_cost(self.cost);
+        let costs = costs_of(self.cost, self.costs)?;
+        let attributes = self.attributes.0.with_cost(costs);
         Ok(match time(self.timestamp, trust_timestamps)? {
             Some(at) => attributes.at(at),
             None => attributes,

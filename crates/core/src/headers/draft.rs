@@ -11,13 +11,17 @@ use crate::time::{Micros, Timestamp};
 /// The largest integer of a structured field: fifteen digits.
 const MAX_INTEGER: u64 = 999_999_999_999_999;
 
-/// `RateLimit-Policy`: the quota (`q`) and window (`w`) of each limit.
+/// `RateLimit-Policy`: the quota (`q`), its unit (`qu`) if that is not requests, and the window (`w`) of each limit.
 pub(super) fn push_policies(text: &mut String, items: &[Item<'_>]) {
     push_list(text, items, |text, item| {
         let Some(limit) = item.limit else {
             return text.push_str(";q=0");
         };
         push_parameter(text, ";q=", limit.capacity());
+        if let Some(unit) = item.unit {
+            text.push_str(";qu=");
+            push_string(text, unit);
+        }
         match time_to_grant(limit, item.outcome.at) {
             Some(time) => push_parameter(text, ";w=", time.ceil_seconds()),
             None => text.push_str(";qu=\"concurrent-requests\""),

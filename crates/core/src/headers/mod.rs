@@ -60,6 +60,8 @@ pub struct Item<'a> {
     pub name: &'a str,
     /// The limit; none where everything is blocked, whatever the limit would be.
     pub limit: Option<&'a Limit>,
+    /// What the limit counts, if not requests.
+    pub unit: Option<&'a str>,
     /// The answer of the limit.
     pub outcome: &'a Outcome,
 }
@@ -95,7 +97,7 @@ impl HeaderSettings {
     ///     delay: Micros::ZERO,
     ///     at: now,
     /// };
-    /// let items = [Item { name: "per-user", limit: Some(&limit), outcome: &outcome }];
+    /// let items = [Item { name: "per-user", limit: Some(&limit), unit: None, outcome: &outcome }];
     ///
     /// let headers: Vec<_> = HeaderSettings::default().headers(&items, 0).collect();
     /// assert_eq!(headers, [

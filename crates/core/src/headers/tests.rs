@@ -47,6 +47,7 @@ fn header(settings: HeaderSettings, name: &str, outcome: &Outcome) -> Option<Str
     let item = Item {
         name: "per-user",
         limit: Some(&limit),
+        unit: None,
         outcome,
     };
     value_of(settings, name, &[item], 0)
@@ -113,6 +114,7 @@ fn the_longest_wait_of_those_that_deny_counts_and_a_permit_counts_one_second() {
             .map(|(limit, outcome)| Item {
                 name: "id",
                 limit: Some(limit),
+                unit: None,
                 outcome,
             })
             .collect();
@@ -246,16 +248,19 @@ fn every_limit_is_listed_and_the_headline_decides() {
         Item {
             name: "per-user",
             limit: Some(&minute),
+            unit: None,
             outcome: &outcomes[0],
         },
         Item {
             name: "per-user/1s",
             limit: Some(&second),
+            unit: None,
             outcome: &outcomes[1],
         },
         Item {
             name: "uploads",
             limit: Some(&holders),
+            unit: None,
             outcome: &outcomes[2],
         },
     ];
@@ -309,6 +314,7 @@ fn names_are_escaped_and_stay_different() {
         let item = Item {
             name,
             limit: Some(&limit),
+            unit: None,
             outcome: &outcome,
         };
         let settings = HeaderSettings::default();
@@ -345,6 +351,7 @@ fn only_what_is_asked_for_is_sent() {
     let item = Item {
         name: "per-user",
         limit: Some(&limit),
+        unit: None,
         outcome: &outcome,
     };
     for (settings, wanted) in table {
@@ -495,7 +502,7 @@ proptest! {
     ) {
         let items: Vec<_> = parts
             .iter()
-            .map(|(name, limit, outcome)| Item { name, limit: Some(limit), outcome })
+            .map(|(name, limit, outcome)| Item { name, limit: Some(limit), unit: None, outcome })
             .collect();
         for (name, value) in settings.headers(&items, headline) {
             prop_assert!(!value.is_empty(), "{name} is empty");
@@ -511,7 +518,7 @@ proptest! {
     ) {
         let items: Vec<_> = parts
             .iter()
-            .map(|(name, limit, outcome)| Item { name, limit: Some(limit), outcome })
+            .map(|(name, limit, outcome)| Item { name, limit: Some(limit), unit: None, outcome })
             .collect();
         // A quota or a window of zero would mean nothing; what is left and the wait may be zero.
         for (field, least) in [(RATELIMIT_POLICY, 1), (RATELIMIT, 0)] {

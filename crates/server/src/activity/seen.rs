@@ -94,7 +94,7 @@ impl SeenClient for SeenDecision<'_, '_, '_> {
                 Some(limit) => limit.rate().to_string().into(),
                 None => self.grants.of(grant),
             },
-            cost: part.attributes.cost(),
+            cost: part.costs.of(self.rule.rule().unit()),
             front_end: part.front_end.name(),
             texts: RequestTexts::new(
                 key.iter().map(|(name, value)| (*name, &**value)),

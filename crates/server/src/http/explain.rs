@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value, json};
-use tidegate::Attributes;
 use tidegate::gate::{ExplainedRule, ExplainedTier, Explanation};
 use tidegate::headers::HeaderSettings;
+use tidegate::{Attributes, CostUnit, Costs};
 
 use super::asked::{AskedCall, ClientCall, unanswered};
 use super::call::ApiCall;
@@ -60,7 +60,11 @@ pub(super) async fn explain_client(
             let client = match meant::find_client(admin, &client, rule.as_deref()).await? {
                 Meant::Here(client) => client,
                 Meant::Elsewhere(seen) => {
-                    let mut body = json!({"client": seen.client, "cost": terms.cost});
+                    let mut body = json!({"client": seen.client});
+                    match terms.costs.plain() {
+                        Some(cost) => body["cost"] = json!(cost),
+                        None => body["costs"] = by_unit(&terms.costs),
+                    }
                     if let Some(rule) = &rule {
                         body["rule"] = json!(rule);
                     }
@@ -81,6 +85,12 @@ pub(super) async fn explain_client(
         }
     };
     Ok(super::json(StatusCode::OK, answer))
+}
+
+fn by_unit(costs: &Costs) -> Value {
+    let units = costs.units().iter();
+    let entry = |(unit, cost): &(CostUnit, u64)| (unit.to_string(), json!(cost));
+    Value::Object(units.map(entry).collect())
 }
 
 /// The most bytes of an answer.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate::gate::{Charged, Observed, Observer, RuleWatch};
 use tidegate::rules::Rule;
 use tidegate::store::Charge;
-use tidegate::{Attributes, Timestamp};
+use tidegate::{Attributes, CostUnit, Timestamp};
 use tidegate_listen::clock::TickClock;
 
 use super::Metrics;
@@ -84,7 +84,7 @@ impl Observer for DecisionObserver {
         let mut request = RequestOutcome::default();
         for part in observed.parts() {
             let (decision, attributes) = (part.decision, part.attributes);
-            request.note_cost(attributes.cost());
+            request.note_cost(part.costs.of(&CostUnit::REQUESTS));
             for rule in part.rules() {
                 rule.count();
                 if activity.is_some() {

@@ -13,6 +13,7 @@ use super::parts::{Asked, pipelines_of};
 use super::pipeline::{Pipeline, Step, StoreCall, Verb};
 use super::{Decision, Gate, Observed, Receipt, RulesInForce};
 use crate::attributes::Attributes;
+use crate::costs::Costs;
 use crate::rules::FrontEnd;
 
 /// The store is remote: what is asked of it cannot be answered without waiting. Nothing was sent.
@@ -77,7 +78,12 @@ impl Gate {
         let (began, asked) = (self.begin(), asked.into());
         let receipt = match asked {
             Asked::Request(attributes) => {
-                let mut pipeline = self.pipeline(rules, attributes);
+                let mut pipeline = self.pipeline(rules, attributes, attributes.costs());
+                run_in_memory(&mut pipeline, store);
+                pipeline.into_receipt()
+            }
+            Asked::Costing(attributes, costs) => {
+                let mut pipeline = self.pipeline(rules, attributes, costs);
                 run_in_memory(&mut pipeline, store);
                 pipeline.into_receipt()
             }
@@ -101,7 +107,10 @@ impl Gate {
     ) -> Receipt {
         let began = self.begin();
         let mut pipelines = match asked {
-            Asked::Request(attributes) => vec![self.pipeline(rules, attributes)],
+            Asked::Request(attributes) => {
+                vec![self.pipeline(rules, attributes, attributes.costs())]
+            }
+            Asked::Costing(attributes, costs) => vec![self.pipeline(rules, attributes, costs)],
             Asked::Parts(parts) => pipelines_of(self, rules, parts),
         };
         self.run(&mut pipelines).await;
@@ -122,9 +131,14 @@ impl Gate {
     }
 
     /// The pipeline of a request, whose rules have matched.
-    fn pipeline(&self, rules: &RulesInForce, attributes: &Attributes<'_>) -> Pipeline {
+    fn pipeline(
+        &self,
+        rules: &RulesInForce,
+        attributes: &Attributes<'_>,
+        costs: &Costs,
+    ) -> Pipeline {
         let now = self.time_of(attributes);
-        let matched = match_rules(&rules.0, attributes, self.terms(now));
+        let matched = match_rules(&rules.0, attributes, costs, self.terms(now));
         let permit = self.new_permit(&rules.0, &matched);
         let times = (attributes.time(), now);
         Pipeline::new(Arc::clone(&rules.0), matched, times, permit)

@@ -103,7 +103,7 @@ impl Decision {
     }
 
     /// The outcome that decided: of those that deny the one with the longest wait, otherwise the one with
-    /// the fewest remaining. None if no rule applies.
+    /// the fewest remaining. None if no rule applies, or the request's costs by unit charge none of them.
     pub fn headline(&self) -> Option<LimitOutcome<'_>> {
         let (rule, limit) = self.headline?;
         Some(self.outcome(&self.rules[rule], limit))
@@ -237,7 +237,8 @@ impl Decision {
 
     /// The headers that report it to a client, as names in lower case and values.
     pub fn headers(&self, settings: &HeaderSettings) -> Headers {
-        let headline = self.headline.map_or(0, |(rule, limit)| {
+        // Without one, all items are of rules that do not decide.
+        let headline = self.headline.map_or(usize::MAX, |(rule, limit)| {
             let before = self.rules[..rule].iter().filter(|rule| !rule.is_shadow);
             before.map(|rule| rule.answers.len()).sum::<usize>() + limit
         });
@@ -247,6 +248,7 @@ impl Decision {
             let item = Item {
                 name: &limit.name(),
                 limit: limit.limit,
+                unit: limit.unit(),
                 outcome: limit.outcome,
             };
             return settings.headers(&[item], headline);
@@ -259,6 +261,7 @@ impl Decision {
             .map(|(limit, name)| Item {
                 name,
                 limit: limit.limit,
+                unit: limit.unit(),
                 outcome: limit.outcome,
             })
             .collect();
@@ -286,7 +289,8 @@ impl Decision {
 /// The enforced limit that decides, by the indexes of its rule and its own: the most pressing.
 fn headline_of(in_force: &InForce, rules: &[RuleDecision]) -> Option<(usize, usize)> {
     let mut headline: Option<((usize, usize), &Outcome)> = None;
-    for (index, rule) in rules.iter().enumerate().filter(|(_, rule)| !rule.is_shadow) {
+    let decides = |rule: &RuleDecision| !rule.is_shadow && !rule.is_silent();
+    for (index, rule) in rules.iter().enumerate().filter(|(_, rule)| decides(rule)) {
         for (limit, answer) in rule.answers.iter().enumerate() {
             let outcome = &answer.outcome;
             if headline.is_none_or(|(_, earlier)| is_more_pressing(outcome, earlier)) {
@@ -326,6 +330,12 @@ impl<'d> LimitOutcome<'d> {
             Some(limit) => limit_name(self.rule.id(), self.index, limit),
             None => Cow::Borrowed(self.rule.id()),
         }
+    }
+
+    /// What it counts, if not requests.
+    pub fn unit(&self) -> Option<&'d str> {
+        let unit = self.rule.unit();
+        (!unit.is_requests()).then(|| unit.as_str())
     }
 
     /// The limit that says the most that it can ever admit: of an adaptive rule the highest.

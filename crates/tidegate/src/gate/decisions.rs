@@ -128,6 +128,7 @@ impl Decisions {
             .map(|(limit, name)| Item {
                 name,
                 limit: limit.limit,
+                unit: limit.unit(),
                 outcome: limit.outcome,
             })
             .collect();

@@ -129,8 +129,9 @@ impl Gate {
         let now = self.time_of(attributes);
         let asking = RuleMatcher {
             in_force: &rules.0,
-            facts: &Facts::of(attributes, self.invalid_credentials),
+            facts: &Facts::of(attributes, attributes.costs(), self.invalid_credentials),
             attributes,
+            costs: attributes.costs(),
             now,
             is_counted: false,
         };

@@ -26,7 +26,11 @@ impl Gate {
         let (mut verb, is_counted) = (pipeline.verb(step), !pipeline.is_preview);
         let now = at.unwrap_or_else(|| self.clock.now());
         let (in_force, rules) = pipeline.rules_of_mut(step);
-        let policy = |rule: &RuleDecision| in_force.at(rule.rule).on_store_failure();
+        let policy = |rule: &RuleDecision| match in_force.at(rule.rule).on_store_failure() {
+            // A rule that is charged nothing has nothing to deny.
+            OnStoreFailure::Deny if rule.is_uncharged => OnStoreFailure::Allow,
+            policy => policy,
+        };
         let mut rules: SmallVec<[(&mut RuleDecision, RuleShares); 2]> = rules
             .filter(|rule| rule.key.is_some())
             .map(|rule| {

@@ -11,6 +11,7 @@ use super::in_force::InForce;
 use super::rule_decision::{Lacking, LimitDecision, RuleDecision, RuleDecisions, stage_of};
 use super::{Gate, RulesInForce};
 use crate::attributes::Attributes;
+use crate::costs::Costs;
 use crate::credentials::InvalidCredentials;
 use crate::rules::{CounterKey, Facts, Grant, GrantSource, Mode, RuleCounts, Unmet, add_one};
 
@@ -25,12 +26,14 @@ pub(super) struct MatchTerms {
 pub(super) fn match_rules(
     in_force: &InForce,
     attributes: &Attributes<'_>,
+    costs: &Costs,
     terms: MatchTerms,
 ) -> RuleDecisions {
     let asked = RuleMatcher {
         in_force,
-        facts: &Facts::of(attributes, terms.invalid_credentials),
+        facts: &Facts::of(attributes, costs, terms.invalid_credentials),
         attributes,
+        costs,
         now: terms.now,
         is_counted: true,
     };
@@ -56,8 +59,9 @@ impl Gate {
         }
         let asked = RuleMatcher {
             in_force: &rules.0,
-            facts: &Facts::of(attributes, self.invalid_credentials),
+            facts: &Facts::of(attributes, attributes.costs(), self.invalid_credentials),
             attributes,
+            costs: attributes.costs(),
             now: self.time_of(attributes),
             is_counted: false,
         };
@@ -77,6 +81,8 @@ pub(super) struct RuleMatcher<'m, 'b> {
     pub(super) in_force: &'m InForce,
     pub(super) facts: &'m Facts<'m, 'b>,
     pub(super) attributes: &'m Attributes<'b>,
+    /// What the request costs.
+    pub(super) costs: &'m Costs,
     pub(super) now: Timestamp,
     /// Whether conditions and costs that cannot be read are counted.
     pub(super) is_counted: bool,
@@ -129,13 +135,14 @@ impl RuleMatcher<'_, '_> {
                 if is_unread {
                     count(|counts| &counts.unread_costs);
                 }
-                cost = unit_cost.saturating_mul(attributes.cost());
+                cost = unit_cost.saturating_mul(self.costs.of(rule.unit()));
                 current_limit = in_force.current_limit(index);
                 Some(SmolStr::new(key))
             }
         };
         let mut answers = SmallVec::new();
-        if key.is_none() {
+        let is_charged = key.is_some();
+        if !is_charged {
             answers.push(LimitDecision::blocked(self.now));
         }
         Ok(RuleDecision {
@@ -149,6 +156,7 @@ impl RuleMatcher<'_, '_> {
             key,
             cost,
             unit_cost,
+            is_uncharged: cost == 0 && is_charged && self.costs.plain().is_none(),
             current_limit,
             lacking,
             answers,

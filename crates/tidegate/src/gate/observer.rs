@@ -9,6 +9,7 @@ use super::in_force::RuleState;
 use super::rule_decision::{ChargeStage, RuleDecision};
 use super::{Asked, Charged, Decision, Decisions};
 use crate::attributes::Attributes;
+use crate::costs::Costs;
 use crate::reason::Reason;
 use crate::rules::{CounterKey, FrontEnd, Grant, GrantSource, Mode, Rule, Verdict};
 
@@ -57,12 +58,13 @@ impl<'o, 'b> Observed<'o, 'b> {
             Some(decision) => decision.is_allowed(),
             None => self.decisions.iter().all(Decision::is_allowed),
         };
-        let parts = self.decisions.iter().zip(self.asked.attributes());
+        let parts = self.decisions.iter().zip(self.asked.parts());
         let front_end = self.front_end;
-        parts.map(move |(decision, attributes)| ObservedPart {
+        parts.map(move |(decision, (attributes, costs))| ObservedPart {
             front_end,
             decision,
             attributes,
+            costs,
             is_admitted: is_whole
                 || (decision.is_allowed() && decision.in_force().is_by_descriptors()),
         })
@@ -78,6 +80,8 @@ pub struct ObservedPart<'o, 'b> {
     pub decision: &'o Decision,
     /// What is known of it.
     pub attributes: &'o Attributes<'b>,
+    /// What it costs.
+    pub costs: &'o Costs,
     /// Whether its enforced rules were charged.
     is_admitted: bool,
 }

@@ -16,6 +16,7 @@ use super::pipeline::Pipeline;
 use super::rule_decision::{ChargeStage, LimitDecision, RuleDecision, RuleDecisions};
 use super::{Gate, RulesInForce};
 use crate::attributes::Attributes;
+use crate::costs::Costs;
 use crate::rules::{Grant, GrantSource, Rule};
 
 /// What a front end asks.
@@ -24,6 +25,8 @@ use crate::rules::{Grant, GrantSource, Rule};
 pub enum Asked<'a, 'b> {
     /// About one request.
     Request(&'a Attributes<'b>),
+    /// About one request, with these costs in place of its own.
+    Costing(&'a Attributes<'b>, &'a Costs),
     /// About a request of several parts. By rules, every limit of every part is charged, or none; parts
     /// that are about the same state are charged the sum of their costs. By descriptors, each part is
     /// charged on its own.
@@ -31,13 +34,17 @@ pub enum Asked<'a, 'b> {
 }
 
 impl<'a, 'b> Asked<'a, 'b> {
-    /// The attributes of each part.
-    pub fn attributes(self) -> impl Iterator<Item = &'a Attributes<'b>> {
+    /// The attributes and the costs of each part.
+    pub fn parts(self) -> impl Iterator<Item = (&'a Attributes<'b>, &'a Costs)> {
         let (request, parts) = match self {
-            Self::Request(attributes) => (Some(attributes), &[][..]),
+            Self::Request(attributes) => (Some((attributes, attributes.costs())), &[][..]),
+            Self::Costing(attributes, costs) => (Some((attributes, costs)), &[][..]),
             Self::Parts(parts) => (None, parts),
         };
-        let parts = parts.iter().map(|part| &part.attributes);
+        let parts = parts.iter().map(|part| {
+            let attributes = &part.attributes;
+            (attributes, attributes.costs())
+        });
         request.into_iter().chain(parts)
     }
 }
@@ -45,6 +52,12 @@ impl<'a, 'b> Asked<'a, 'b> {
 impl<'a, 'b> From<&'a Attributes<'b>> for Asked<'a, 'b> {
     fn from(attributes: &'a Attributes<'b>) -> Self {
         Self::Request(attributes)
+    }
+}
+
+impl<'a, 'b> From<(&'a Attributes<'b>, &'a Costs)> for Asked<'a, 'b> {
+    fn from((attributes, costs): (&'a Attributes<'b>, &'a Costs)) -> Self {
+        Self::Costing(attributes, costs)
     }
 }
 
@@ -81,7 +94,7 @@ impl<'a> Part<'a> {
 
     /// Whether it is decided like a request of its own.
     fn is_plain(&self) -> bool {
-        self.grant.is_none() && !self.is_spent && self.attributes.cost() > 0
+        self.grant.is_none() && !self.is_spent && self.attributes.costs().plain() != Some(0)
     }
 }
 
@@ -148,7 +161,8 @@ fn match_parts(
                 matched.into_iter().collect()
             }
             None => {
-                let mut matched = match_rules(in_force, &part.attributes, terms);
+                let mut matched =
+                    match_rules(in_force, &part.attributes, part.attributes.costs(), terms);
                 for rule in matched.iter_mut().filter(|_| has_brought) {
                     let state = in_force.state(rule.rule).clone();
                     found.push((Arc::clone(in_force.shared(rule.rule)), state));
@@ -159,7 +173,7 @@ fn match_parts(
         };
         for rule in &mut matched {
             rule.part = first_part + index;
-            if part.attributes.cost() == 0 {
+            if part.attributes.costs().plain() == Some(0) {
                 rule.stage = ChargeStage::Peek;
                 rule.cost = 1;
             }
@@ -200,6 +214,7 @@ fn match_ad_hoc(
         key,
         cost,
         unit_cost: 1,
+        is_uncharged: false,
         current_limit: None,
         lacking: None,
         answers,

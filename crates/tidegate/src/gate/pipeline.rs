@@ -122,7 +122,7 @@ impl Pipeline {
     /// The same pipeline, for these parts of a request.
     pub(super) fn for_parts(self, parts: &[Part<'_>], first_part: usize) -> Self {
         let part = |part: &Part<'_>| PipelinePart {
-            cost: part.attributes.cost(),
+            cost: part.attributes.costs().plain().unwrap_or(1),
             is_spent: part.is_spent,
         };
         Self {

@@ -37,6 +37,8 @@ pub(super) struct RuleDecision {
     pub(super) cost: u64,
     /// What the rule charges for each unit of the request's own cost.
     pub(super) unit_cost: u64,
+    /// Whether the request has costs by unit and none in the rule's: then it is only asked, and does not decide.
+    pub(super) is_uncharged: bool,
     /// The current limit of an adaptive rule.
     pub(super) current_limit: Option<Arc<Limit>>,
     /// The attributes for which it denies the request outright.
@@ -123,6 +125,7 @@ impl RuleDecision {
             key: None,
             cost: 0,
             unit_cost: 0,
+            is_uncharged: false,
             current_limit: None,
             lacking: Some(Arc::new(Lacking::Refused { attribute, reason })),
             answers: std::iter::once(LimitDecision::blocked(now)).collect(),
@@ -198,6 +201,12 @@ impl RuleDecision {
     #[inline]
     pub(super) fn lets_pass(&self) -> bool {
         self.is_shadow || self.is_allowed()
+    }
+
+    /// Whether it does not speak for the request: it was charged nothing, and does not deny it.
+    #[inline]
+    pub(super) fn is_silent(&self) -> bool {
+        self.is_uncharged && self.is_allowed()
     }
 
     /// Why it denies the request for its credentials, if it does.

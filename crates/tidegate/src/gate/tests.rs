@@ -59,8 +59,12 @@ fn a_request_asks_few_of_many_rules() {
         let candidates = rules.candidates(&attributes);
         let matching = candidates.iter().filter(|place| {
             let rule = rules.at(**place as usize);
-            rule.matches(&Facts::of(&attributes, InvalidCredentials::Deny))
-                .is_ok()
+            rule.matches(&Facts::of(
+                &attributes,
+                attributes.costs(),
+                InvalidCredentials::Deny,
+            ))
+            .is_ok()
         });
         assert_eq!(matching.count(), 2, "{name}");
         assert!(

@@ -55,7 +55,7 @@ impl Rule {
             refused.is_some_and(|refused| refused.reason(|name| item.reads(name)).is_some())
         };
         let excepted = self.except.iter().position(|item| {
-            let holds = facts.all(|reading| item.check(reading));
+            let holds = facts.all(|reading| item.check(reading, &self.unit));
             has_failed |= holds == Err(Unmet::Unevaluable);
             holds.is_ok() && !is_refused(item)
         });
@@ -78,7 +78,7 @@ impl Rule {
 
     /// Whether all parts of `match` hold, for any reading of the request's path.
     pub(crate) fn matches(&self, facts: &Facts<'_, '_>) -> Result<(), Unmet> {
-        facts.any(|reading| self.matches.check(reading))
+        facts.any(|reading| self.matches.check(reading, &self.unit))
     }
 
     /// Whether the rule reads an attribute: to match, to count, to choose a grant, or to charge.

@@ -9,8 +9,9 @@ use tidegate_core::{Algorithm, Micros, Timestamp};
 
 use super::denied::DenialAnswer;
 use super::matching::Match;
+use super::read_budget::UNSETTLED;
 use super::read_rule::{MISSING, MODES, ON_STORE_FAILURE, SYNCS};
-use super::rule::{Consistency, Cost, Missing, Mode, OnStoreFailure, Rule};
+use super::rule::{Consistency, Cost, Missing, Mode, OnStoreFailure, Rule, Unsettled};
 use super::{RuleSettings, write};
 use crate::internal::document::{Node, Place, Problems, Spot};
 
@@ -138,6 +139,11 @@ impl RuleBuilder {
         self.insert("overrides", value, number_or_text(limit))
     }
 
+    /// What the limits count: requests unless this is called.
+    pub fn unit(self, unit: &str) -> Self {
+        self.set("unit", json!(unit))
+    }
+
     /// How much a request takes, multiplied by its own cost: 1 unless this is called.
     pub fn cost(self, cost: Cost) -> Self {
         self.set("cost", write::cost(cost))
@@ -166,6 +172,16 @@ impl RuleBuilder {
     /// Takes a cost that was spent already as far as it fits.
     pub fn settle(self) -> Self {
         self.set("settle", json!(true))
+    }
+
+    /// What becomes of a reservation that is not settled. By default its estimate stays charged.
+    pub fn unsettled(self, unsettled: Unsettled) -> Self {
+        self.set("unsettled", write::word(&UNSETTLED, unsettled))
+    }
+
+    /// The percentage of a limit from which its use is reported, 1 to 99.
+    pub fn warn_at(self, percent: u8) -> Self {
+        self.set("warn_at", json!(percent))
     }
 
     /// When it begins to apply.
@@ -295,7 +311,10 @@ rules:
     strict: true
     tiers: {pro: 1000/minute}
     overrides: {u1: unlimited, u2: blocked}
+    unit: bytes
     cost: {attribute: bytes}
+    unsettled: give_back
+    warn_at: 80
     mode: shadow
     on_store_failure: deny
     denied: {status: 403, title: Not for you, detail: '{rule}', headers: {x-help: a}}
@@ -335,7 +354,10 @@ rules:
                 .tier("pro", "1000/minute")
                 .override_for("u1", "unlimited")
                 .override_for("u2", "blocked")
+                .unit("bytes")
                 .cost(Cost::Attribute("bytes".to_owned()))
+                .unsettled(Unsettled::GiveBack)
+                .warn_at(80)
                 .mode(Mode::Shadow)
                 .on_store_failure(OnStoreFailure::Deny)
                 .denied(&denied)

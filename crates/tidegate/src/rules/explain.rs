@@ -11,6 +11,7 @@ use super::matching::Match;
 use super::rule::Rule;
 use super::write;
 use crate::attributes::Attributes;
+use crate::costs::CostUnit;
 use crate::value::text_of_form;
 
 /// The first condition of a rule that a request does not meet.
@@ -108,7 +109,7 @@ impl Rule {
                     Unmet::When => "false",
                     _ => "it cannot be evaluated",
                 };
-                let actual = format!("{answer}: {}", matches.pairs(asked, true));
+                let actual = format!("{answer}: {}", matches.pairs(asked, true, &self.unit));
                 ("when".to_owned(), asked.condition(text), Some(actual))
             }
             Unmet::Except(index) => {
@@ -117,7 +118,7 @@ impl Rule {
                 (
                     "except".to_owned(),
                     expected,
-                    Some(item.pairs(asked, false)),
+                    Some(item.pairs(asked, false, &self.unit)),
                 )
             }
             Unmet::Missing => {
@@ -177,7 +178,7 @@ impl Match {
     }
 
     /// The values of the attributes that the rule reads, or only of those that its condition reads.
-    fn pairs(&self, asked: &Explaining<'_, '_>, is_of_condition: bool) -> String {
+    fn pairs(&self, asked: &Explaining<'_, '_>, is_of_condition: bool, unit: &CostUnit) -> String {
         let mut names = BTreeSet::new();
         if !is_of_condition {
             let parts = [
@@ -197,7 +198,7 @@ impl Match {
             Some(None) => has_cost = true,
             None => {}
         }
-        let cost = has_cost.then(|| format!("cost={}", asked.attributes.cost()));
+        let cost = has_cost.then(|| format!("cost={}", asked.attributes.costs().of(unit)));
         let pairs = names.into_iter().map(|name| asked.pair(name)).chain(cost);
         pairs.collect::<Vec<_>>().join(", ")
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::applies::Unmet;
 use crate::attributes::Attributes;
+use crate::costs::Costs;
 use crate::credentials::{CredentialProblem, InvalidCredentials};
 use crate::reason::Reason;
 
@@ -27,6 +28,7 @@ pub(crate) struct RefusedCredentials<'f, 'a> {
 /// A request with one reading of its path.
 pub(super) struct Reading<'f, 'a> {
     pub(super) attributes: &'f Attributes<'a>,
+    pub(super) costs: &'f Costs,
     /// Overrides the attribute `path`.
     pub(super) path: Option<&'f str>,
     invalid: InvalidCredentials,
@@ -36,9 +38,14 @@ pub(super) struct Reading<'f, 'a> {
 }
 
 impl<'f, 'a> Facts<'f, 'a> {
-    pub(crate) fn of(attributes: &'f Attributes<'a>, invalid: InvalidCredentials) -> Self {
+    pub(crate) fn of(
+        attributes: &'f Attributes<'a>,
+        costs: &'f Costs,
+        invalid: InvalidCredentials,
+    ) -> Self {
         let reading = |path| Reading {
             attributes,
+            costs,
             path,
             invalid,
             #[cfg(feature = "cel")]

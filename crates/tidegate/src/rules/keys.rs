@@ -5,6 +5,7 @@
 use tidegate_core::limit::{MAX_COUNT, MAX_SLOTS};
 
 use super::read_adaptive;
+use super::read_budget::UNSETTLED;
 use super::read_limit::{ALGORITHMS, ANCHORS};
 use super::read_rule::{MISSING, MODES, ON_STORE_FAILURE, SYNCS};
 use crate::internal::document::{Key, Kind, words};
@@ -56,7 +57,7 @@ pub(super) static RULE_SET: [Key; 2] = [
 
 /// A rule.
 #[rustfmt::skip]
-pub(super) static RULE: [Key; 25] = [
+pub(super) static RULE: [Key; 28] = [
     Key::new("id", Kind::Named("RuleId", &Kind::Text("^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")), "its name, unique; not `history`, `rollback` or `diff`").required().like("per-user"),
     Key::new("description", Kind::Text(""), "text for people").like("for the mobile app"),
     Key::new("match", MATCHES, "which requests it is about: all parts that are given must hold; without it every request").like(r#"{"path": ["/v1/**"]}"#),
@@ -66,12 +67,15 @@ pub(super) static RULE: [Key; 25] = [
     Key::new("limit", LIMIT, "what is allowed; with `adaptive`, where the limit begins").filled().like("100/minute burst 20"),
     Key::new("tiers", Kind::MapOf(".", &LIMIT), "limits by the attribute `tier`").like(r#"{"pro": "1000/minute"}"#),
     Key::new("overrides", Kind::MapOf(".", &LIMIT), "limits by the value of the first attribute of `per`, or its hash `sha256:...`; an address or a network if that is `ip`").like(r#"{"u1": "unlimited"}"#),
+    Key::new("unit", Kind::Named("Unit", &Kind::Text("^[a-z][a-z0-9_]{0,31}$")), "what the limits count; `concurrency` and `adaptive` count requests").or("requests").like("tokens"),
     Key::new("cost", Kind::Any(&[COUNT, Kind::Map(&COST)]), "how much a request takes, or the attribute that says so; multiplied by the request's own cost").or("1").like(r#"{"attribute": "bytes"}"#),
     Key::new("mode", Kind::Words(const { &words(&MODES) }), "`shadow` only counts what it would have decided").or("enforce").like("shadow"),
     FAILURE,
     Key::new("denied", Kind::Named("Denied", &Kind::Map(&DENIED)), "what a client that it denies gets from the gateway, forward-auth and the middleware").like(r#"{"status": 403, "title": "Not for {rule}"}"#),
     SYNC,
     Key::new("settle", Kind::Flag, "whether a cost that was spent already and does not fit is taken as far as it goes; not with `concurrency`").or("false").like("true"),
+    Key::new("unsettled", Kind::Words(const { &words(&UNSETTLED) }), "what becomes of a reservation that is not settled before it expires; `give_back` not with `sync: leased`").or("keep").like("give_back"),
+    Key::new("warn_at", Kind::Whole(1, 99), "the percentage of a limit from which its use is logged and counted").like("80"),
     Key::new("starts_at", TIME, "when it begins to apply, with a time zone; before `expires_at`").like("2026-12-01T00:00:00Z"),
     Key::new("expires_at", TIME, "when it ends, with a time zone").like("2027-01-01T00:00:00Z"),
     ALGORITHM, ANCHOR, SLOTS, STRICT, SHAPE, MAX_DELAY, LEASE_TTL,

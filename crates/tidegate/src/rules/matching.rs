@@ -5,6 +5,7 @@ use super::condition::Condition;
 use super::facts::Reading;
 use super::networks::NetworkList;
 use super::pattern::{HostPattern, PathPattern};
+use crate::costs::CostUnit;
 
 /// The prefix of attributes that are request headers.
 pub(super) const HEADER: &str = "header.";
@@ -27,8 +28,9 @@ pub struct Match {
 
 impl Match {
     /// Whether all parts hold, or the first that does not. A part about something that is not known of the
-    /// request does not hold, unless only invalid credentials keep it from being known.
-    pub(super) fn check(&self, reading: &Reading<'_, '_>) -> Result<(), Unmet> {
+    /// request does not hold, unless only invalid credentials keep it from being known. A condition on the cost is
+    /// about the cost in `unit`.
+    pub(super) fn check(&self, reading: &Reading<'_, '_>, unit: &CostUnit) -> Result<(), Unmet> {
         if !fits(
             &self.method,
             || reading.get("method"),
@@ -52,7 +54,8 @@ impl Match {
                 return Err(Unmet::Attribute(index));
             }
         }
-        match self.when.as_ref().map(|condition| condition.holds(reading)) {
+        let when = self.when.as_ref();
+        match when.map(|condition| condition.holds(reading, unit)) {
             None | Some(Ok(true)) => Ok(()),
             Some(_) if is_refused(reading, |name| self.condition_reads(name)) => Ok(()),
             Some(Ok(false)) => Err(Unmet::When),

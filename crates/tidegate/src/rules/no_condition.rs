@@ -2,6 +2,7 @@
 
 use super::facts::{ConditionFailed, Reading};
 use super::work::ConditionWork;
+use crate::costs::CostUnit;
 
 /// A condition on the attributes and the cost of a request. There are none without the feature `cel`.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +36,11 @@ impl Condition {
         match *self {}
     }
 
-    pub(super) fn holds(&self, _reading: &Reading<'_, '_>) -> Result<bool, ConditionFailed> {
+    pub(super) fn holds(
+        &self,
+        _reading: &Reading<'_, '_>,
+        _unit: &CostUnit,
+    ) -> Result<bool, ConditionFailed> {
         match *self {}
     }
 }

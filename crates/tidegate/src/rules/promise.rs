@@ -13,9 +13,19 @@ impl Rule {
         self.of_grants(|limit| worst_case(limit.worst_case()))
     }
 
-    /// The same in words: the [promise](Limit::promise) of each limit.
+    /// The same in words.
     pub fn promises(&self) -> Value {
-        self.of_grants(|limit| json!(limit.promise()))
+        self.of_grants(|limit| json!(self.promise(limit)))
+    }
+
+    /// The [promise](Limit::promise) of one of its limits, after the unit that it counts if that is not requests:
+    /// `tokens: at most 199 in any minute: 100 at once, then one every 600 ms`.
+    pub fn promise(&self, limit: &Limit) -> String {
+        let promise = limit.promise();
+        match self.unit.is_requests() {
+            true => promise,
+            false => format!("{}: {promise}", self.unit),
+        }
     }
 
     /// The tiers of the rule with their grants, in the order of the file.

@@ -10,6 +10,7 @@ use super::grant::{Grant, GrantIndexes};
 use super::keys::{COST, MATCH, RULE};
 use super::read::id_of;
 use super::read_adaptive::{self, Bounds};
+use super::read_budget::Budget;
 use super::read_limit::{self, Counting};
 use super::read_override::{networks_of, override_key};
 use super::read_time::Validity;
@@ -103,6 +104,7 @@ pub(super) fn rule(
     let denied = read_denied(fields.take("denied"), problems);
     let sync = read_sync(fields.take("sync"), &grants, &counting, problems);
     let settles = read_settle(fields.take("settle"), &counting, problems);
+    let budget = Budget::read(&fields, &counting, sync, problems);
     let validity = Validity::read(
         fields.take("starts_at"),
         fields.take("expires_at"),
@@ -133,7 +135,10 @@ pub(super) fn rule(
         has_hashed_overrides,
         algorithm: counting.algorithm,
         max_delay: counting.max_delay,
+        unit: budget.unit,
         cost: cost.unwrap_or(Cost::Fixed(1)),
+        unsettled: budget.unsettled,
+        warn_at: budget.warn_at,
         mode,
         on_store_failure,
         denied,
@@ -193,7 +198,7 @@ pub(super) const SYNCS: [(&str, Consistency); 2] = [
     ("leased", Consistency::Leased),
 ];
 
-type Taken<'n> = Option<(Spot, &'n Node)>;
+pub(super) type Taken<'n> = Option<(Spot, &'n Node)>;
 
 /// Reports which of the keys that every rule needs are not there, or have no value.
 fn require(fields: &Fields<'_>, node: &Node, problems: &mut Problems) {

@@ -10,6 +10,7 @@ use super::matching::{HEADER, Match};
 use super::networks::Networks;
 use crate::adaptive::AdaptiveBounds;
 use crate::attributes::Attributes;
+use crate::costs::CostUnit;
 use crate::internal::document::Problems;
 
 /// When a limit applies, and to which key.
@@ -32,7 +33,12 @@ pub struct Rule {
     pub(super) override_networks: Option<Box<Networks<usize>>>,
     pub(super) algorithm: Option<Algorithm>,
     pub(super) max_delay: Option<Micros>,
+    /// What its limits count.
+    pub(super) unit: CostUnit,
     pub(super) cost: Cost,
+    pub(super) unsettled: Unsettled,
+    /// The percentage of a limit from which its use is reported.
+    pub(super) warn_at: Option<u8>,
     pub(super) mode: Mode,
     pub(super) on_store_failure: OnStoreFailure,
     /// The answer to denied clients, if it is not the usual one.
@@ -75,6 +81,17 @@ pub enum Cost {
     Fixed(u64),
     /// The value of this attribute; 1 if it is not a whole number.
     Attribute(String),
+}
+
+/// What becomes of a reservation that is not settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Unsettled {
+    /// Its estimate stays charged: the work may have been done.
+    #[default]
+    Keep,
+    /// Its estimate is given back.
+    GiveBack,
 }
 
 /// Whether a rule decides.
@@ -202,8 +219,23 @@ impl Rule {
         self.settles
     }
 
-    /// The unit of its limit as a file of envoyproxy/ratelimit writes it, also where nothing is granted.
-    pub fn unit(&self) -> Option<Window> {
+    /// What its limits count.
+    pub fn unit(&self) -> &CostUnit {
+        &self.unit
+    }
+
+    /// What becomes of a reservation that is not settled.
+    pub fn unsettled(&self) -> Unsettled {
+        self.unsettled
+    }
+
+    /// The percentage of a limit from which its use is reported.
+    pub fn warn_at(&self) -> Option<u8> {
+        self.warn_at
+    }
+
+    /// The period of its limit as a file of envoyproxy/ratelimit writes it, also where nothing is granted.
+    pub fn period(&self) -> Option<Window> {
         self.descriptor.as_ref()?.unit
     }
 
@@ -246,7 +278,10 @@ impl Rule {
             override_networks: None,
             algorithm: None,
             max_delay: None,
+            unit: CostUnit::REQUESTS,
             cost: Cost::Fixed(1),
+            unsettled: Unsettled::default(),
+            warn_at: None,
             mode: Mode::default(),
             on_store_failure: OnStoreFailure::default(),
             denied: None,

@@ -10,6 +10,7 @@ use super::grant::{Grant, GrantIndexes};
 use super::keys::any_may_be;
 use super::matching::Match;
 use super::read_adaptive::default_burst;
+use super::read_budget::UNSETTLED;
 use super::read_limit::ANCHORS;
 use super::read_rule::{MISSING, MODES, ON_STORE_FAILURE, SYNCS};
 use super::rule::{Cost, Rule};
@@ -77,6 +78,9 @@ impl Rule {
         put("adaptive", self.adaptive().map_or(Value::Null, adaptive));
         put("tiers", self.named(&self.tiers));
         put("overrides", self.named(&self.overrides));
+        if !self.unit.is_requests() {
+            put("unit", json!(self.unit.as_str()));
+        }
         if self.cost != Cost::Fixed(1) {
             put("cost", cost(self.cost.clone()));
         }
@@ -93,6 +97,8 @@ impl Rule {
         // By descriptors every rule settles, and none says so.
         let settles = self.settles && self.descriptor.is_none();
         put("settle", json!(settles.then_some(true)));
+        put("unsettled", word(&UNSETTLED, self.unsettled));
+        put("warn_at", json!(self.warn_at));
         put("starts_at", json!(self.starts_at.map(write_time)));
         put("expires_at", json!(self.expires_at.map(write_time)));
         Value::Object(map)

@@ -2,14 +2,12 @@
 
 use tidegate::document::{Entry, Fields, Key, Kind, Node, Place, Problems, Source, Spot, Value};
 use tidegate::rules::read_time;
-use tidegate::{Attributes, Micros, Reason, Timestamp};
+use tidegate::{Attributes, Costs, MAX_COST, Micros, Reason, Timestamp};
 
 use super::expectation::{Expectation, ExpectedValue};
 
 /// The time of the first case, if it has none: 2026-01-01T00:00:00Z.
 const START: Timestamp = Timestamp::from_seconds(1_767_225_600);
-/// The largest cost of a request.
-const MAX_COST: u64 = 1 << 50;
 /// How often a request may be repeated.
 const MAX_REPEAT: u64 = 1_000_000;
 
@@ -22,11 +20,12 @@ const FILE: [Key; 2] = [
     ),
 ];
 
-const CASE: [Key; 6] = [
+const CASE: [Key; 7] = [
     Key::new("name", Kind::Text(""), "text for people"),
     Key::new("at", Kind::Free, "when the request arrives"),
     Key::new("attributes", Kind::Free, "what is known of the request"),
     Key::new("cost", Kind::Whole(0, MAX_COST), "how much it costs").or("1"),
+    Key::new("costs", Kind::Free, "how much it costs, by unit"),
     Key::new("repeat", Kind::Whole(1, MAX_REPEAT), "how often it is made").or("1"),
     Key::new("expect", Kind::Free, "what the decision must be"),
 ];
@@ -114,6 +113,15 @@ fn case(node: &Node, spot: Spot, now: &mut Timestamp, problems: &mut Problems) -
     if let Some(cost) = fields.integer("cost", problems) {
         request.set_cost(cost);
     }
+    if let Some((spot, node)) = fields.take("costs")
+        && let Some(costs) = read_costs(node, &spot, problems)
+    {
+        if fields.key("cost").is_some() {
+            let message = "write `cost` or `costs`, not both";
+            problems.error(&node.place, &spot, message);
+        }
+        request.set_cost(costs);
+    }
     let repeat = fields.integer("repeat", problems).unwrap_or(1);
     let expected = fields.take("expect");
     if expected.is_none() {
@@ -128,6 +136,20 @@ fn case(node: &Node, spot: Spot, now: &mut Timestamp, problems: &mut Problems) -
         repeat,
         expected: expected?,
     })
+}
+
+/// Costs by unit.
+fn read_costs(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Costs> {
+    let mut costs = Vec::new();
+    for entry in spot.entries(node, problems) {
+        let spot = spot.field(&entry.key);
+        let cost = spot.integer(&entry.value, 0, MAX_COST, problems)?;
+        costs.push((entry.key.as_str(), cost));
+    }
+    match Costs::by_unit(costs) {
+        Ok(costs) => Some(costs),
+        Err(error) => spot.refused(node, error.to_string(), problems),
+    }
 }
 
 /// A time as rules write it, Unix seconds, or `+10s` after the case before.

@@ -58,7 +58,8 @@ fn promises(rule: &Rule, grant: &Grant) -> Vec<[String; 3]> {
             Some(_) => format!("up to {}", limit.rate()),
             None => limit.rate().to_string(),
         };
-        [rate, limit.algorithm().name().to_owned(), limit.promise()]
+        let algorithm = limit.algorithm().name().to_owned();
+        [rate, algorithm, rule.promise(limit)]
     };
     limits.iter().map(row).collect()
 }

@@ -16,6 +16,7 @@ use cel::{Context, Env, Value};
 
 use super::facts::{ConditionFailed, Reading};
 use super::work::ConditionWork;
+use crate::costs::CostUnit;
 use names::ConditionRead;
 use regexes::Patterns;
 use work::push_children;
@@ -76,8 +77,9 @@ impl Reading<'_, '_> {
                 map.insert("path".to_owned(), path.to_owned());
             }
             context.add_variable_from_value("attributes", map);
-            let cost = i64::try_from(self.attributes.cost()).unwrap_or(i64::MAX);
-            context.add_variable_from_value("cost", cost);
+            if let Some(cost) = self.costs.plain() {
+                context.add_variable_from_value("cost", whole(cost));
+            }
             // The standard library has no function of this name unless it is built with one.
             let _ = context.add_function("matches", regexes::matches);
             context
@@ -151,16 +153,30 @@ impl Condition {
         })
     }
 
-    /// Whether it holds for a request in this reading.
+    /// Whether it holds for a request in this reading, and its cost in `unit`.
     pub(in crate::rules) fn holds(
         &self,
         reading: &Reading<'_, '_>,
+        unit: &CostUnit,
     ) -> Result<bool, ConditionFailed> {
-        match Value::resolve(&self.expression, reading.context()) {
+        let context = reading.context();
+        let answer = if reading.costs.plain().is_some() {
+            Value::resolve(&self.expression, context)
+        } else {
+            let mut of_unit = context.new_inner_scope();
+            of_unit.add_variable_from_value("cost", whole(reading.costs.of(unit)));
+            Value::resolve(&self.expression, &of_unit)
+        };
+        match answer {
             Ok(Value::Bool(holds)) => Ok(holds),
             Ok(_) | Err(_) => Err(ConditionFailed),
         }
     }
+}
+
+/// A cost as conditions have it.
+fn whole(cost: u64) -> i64 {
+    i64::try_from(cost).unwrap_or(i64::MAX)
 }
 
 fn environment() -> Arc<Env> {
@@ -325,6 +341,7 @@ fn pattern_of(argument: Option<&IdedExpr>) -> Result<&str, String> {
 mod tests {
     use super::*;
     use crate::attributes::Attributes;
+    use crate::costs::Costs;
     use crate::credentials::InvalidCredentials;
     use crate::rules::facts::Facts;
 
@@ -333,9 +350,26 @@ mod tests {
         attributes.insert("region", "eu").unwrap();
         attributes.insert("bytes", "12").unwrap();
         let attributes = attributes.with_cost(3);
-        Condition::parse(text)
-            .unwrap()
-            .holds(&Facts::of(&attributes, InvalidCredentials::Deny).normal)
+        holds_for(&Condition::parse(text).unwrap(), &attributes, "requests")
+    }
+
+    fn holds_for(
+        condition: &Condition,
+        attributes: &Attributes<'_>,
+        unit: &str,
+    ) -> Result<bool, ConditionFailed> {
+        let facts = Facts::of(attributes, attributes.costs(), InvalidCredentials::Deny);
+        condition.holds(&facts.normal, &CostUnit::new(unit).unwrap())
+    }
+
+    #[test]
+    fn the_cost_is_that_of_the_rule_s_own_unit() {
+        let costs = Costs::by_unit([("tokens", 60), ("money", 2)]).unwrap();
+        let attributes = Attributes::new().with_cost(costs);
+        for (unit, cost) in [("tokens", 60), ("money", 2), ("requests", 1), ("bytes", 0)] {
+            let condition = Condition::parse(&format!("cost == {cost}")).unwrap();
+            assert_eq!(holds_for(&condition, &attributes, unit), Ok(true), "{unit}");
+        }
     }
 
     #[test]
@@ -369,9 +403,7 @@ mod tests {
             .iter()
             .find(|row| row.name == "when");
         let condition = Condition::parse(row.unwrap().example).unwrap();
-        let facts = |attributes: &Attributes<'_>| {
-            condition.holds(&Facts::of(attributes, InvalidCredentials::Deny).normal)
-        };
+        let facts = |attributes: &Attributes<'_>| holds_for(&condition, attributes, "requests");
         assert_eq!(facts(&Attributes::new().with_cost(3)), Ok(false));
         let mut attributes = Attributes::new();
         attributes.insert("region", "eu").unwrap();
