@@ -10,7 +10,9 @@ use std::task::{Context, Waker};
 
 use tidegate_core::store::StoreFuture;
 use tidegate_core::{
-    Limit, MemoryStore, Outcome, Outcomes, PermitId, RemoteStore, Request, Scope, conformance,
+    AdjustedCharges, Adjustment, ExtendAnswer, Limit, MemoryStore, Micros, Outcomes, PermitId,
+    RemoteStore, Request, ReservationId, ReserveRequest, Reserved, Scope, SettleAnswer,
+    SettleRequest, StoredReservation, Timestamp, conformance,
 };
 
 #[derive(Default)]
@@ -40,15 +42,31 @@ impl RemoteStore for CountingStore {
     fn preview<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes> {
         self.call(|states| states.preview(request))
     }
-    fn give_back<'a>(
-        &'a self,
-        request: &'a Request<'a>,
-        outcomes: &'a [Outcome],
-    ) -> StoreFuture<'a, ()> {
-        self.call(|states| _ = states.give_back(request, outcomes))
+    fn adjust<'a>(&'a self, adjustment: &'a Adjustment<'a>) -> StoreFuture<'a, AdjustedCharges> {
+        self.call(|states| states.adjust(adjustment))
     }
     fn settle<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes> {
         self.call(|states| states.settle(request))
+    }
+    fn reserve<'a>(&'a self, request: &'a ReserveRequest<'a>) -> StoreFuture<'a, Reserved> {
+        self.call(|states| states.reserve(request))
+    }
+    fn settle_reservation<'a>(
+        &'a self,
+        request: &'a SettleRequest<'a>,
+    ) -> StoreFuture<'a, SettleAnswer> {
+        self.call(|states| states.settle_reservation(request))
+    }
+    fn extend_reservation(
+        &self,
+        id: ReservationId,
+        ttl: Micros,
+        at: Option<Timestamp>,
+    ) -> StoreFuture<'_, ExtendAnswer> {
+        self.call(move |states| states.extend_reservation(id, ttl, at))
+    }
+    fn look_at_reservation(&self, id: ReservationId) -> StoreFuture<'_, Option<StoredReservation>> {
+        self.call(move |states| states.look_at_reservation(id))
     }
     fn forget<'a>(
         &'a self,

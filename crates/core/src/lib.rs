@@ -29,6 +29,7 @@
 //! | [`store`] | where state is kept: [`Store`], and the contract of a store behind a network, [`RemoteStore`] |
 //! | [`memory`] | the store in memory, and its snapshots |
 //! | [`permit`] | the ids of permits, for concurrency limits |
+//! | [`reservation`] | an estimate that is charged first and settled later |
 //! | [`clock`], [`time`] | where the time comes from; points in time and spans |
 //! | [`headers`] | the response headers that describe a decision |
 //!
@@ -56,6 +57,7 @@ pub mod limit;
 pub mod memory;
 pub mod outcome;
 pub mod permit;
+pub mod reservation;
 pub mod store;
 pub mod time;
 
@@ -66,6 +68,11 @@ pub use limit::{Algorithm, Anchor, Limit, LimitError, Rate, Window, WorstCase};
 pub use memory::{MemoryStats, MemoryStore, Restored, Snapshot, SnapshotError};
 pub use outcome::{Outcome, Outcomes, Retry};
 pub use permit::PermitId;
+pub use reservation::{
+    Adjusted, AdjustedCharge, AdjustedCharges, Adjustment, ExtendAnswer, MadeReservation,
+    ReservationCost, ReservationId, ReservationPart, ReserveRequest, Reserved, ReservedCharge,
+    SettleAnswer, SettleRequest, StoredReservation,
+};
 pub use store::{Charge, RemoteStore, Request, Scope, Store, StoreError, StoreFuture};
 pub use time::{Micros, Timestamp};
 

@@ -7,11 +7,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use crate::limit::Limit;
 use crate::memory::MemoryStore;
 use crate::outcome::{Outcome, Outcomes};
 use crate::permit::PermitId;
-use crate::time::Timestamp;
+use crate::reservation::{
+    AdjustedCharge, AdjustedCharges, Adjustment, ExtendAnswer, ReservationId, ReserveRequest,
+    Reserved, SettleAnswer, SettleRequest, StoredReservation,
+};
+use crate::time::{Micros, Timestamp};
 
 /// A call to a [`RemoteStore`] that is under way.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -43,20 +49,47 @@ pub trait RemoteStore: Send + Sync + 'static {
     /// limits answer as if the request held a permit.
     fn preview<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes>;
 
-    /// Takes back a request that was charged with these `outcomes`, once: of a bucket what has not
-    /// flowed back since, of a window, a slot or a log what is still counted there, of concurrency
-    /// the permit. Never returns more than was taken, and nothing that was charged before its key was last
-    /// [forgotten](Self::forget): that would be taken from what others were charged since.
-    fn give_back<'a>(
-        &'a self,
-        request: &'a Request<'a>,
-        outcomes: &'a [Outcome],
-    ) -> StoreFuture<'a, ()>;
+    /// Changes what was charged to what it costs after all, once and without asking. All charges may be in one call,
+    /// whichever way they change.
+    ///
+    /// What is less is given back: of a bucket what has not flowed back since, of a window, a slot or a log what is
+    /// still counted there, of concurrency the permit. Never returns more than was taken. What is more is charged as of
+    /// now, as [`settle`](Self::settle) does. Nothing changes where a key was [forgotten](Self::forget) since it was
+    /// charged: what it held was forgiven, and what is there now others were charged.
+    fn adjust<'a>(&'a self, adjustment: &'a Adjustment<'a>) -> StoreFuture<'a, AdjustedCharges>;
 
     /// Charges costs that are known only afterwards, without asking: as much of each as fits into a
     /// full quota. `allowed` in an outcome says whether all of it did; if not, `retry` is how long the rest of it would
     /// have had to wait. Concurrency has nothing to settle and only answers.
     fn settle<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes>;
+
+    /// Charges every group of the request as [`charge`](Self::charge) does, and in the same atomic step writes the
+    /// record of the reservation: of all groups that are allowed, if the first is.
+    ///
+    /// When a reservation ends unsettled, the charges of scopes that [give back](Scope::gives_back) are given back as of
+    /// that instant, and permits are released; the others stay charged. No timer has to run: any later call on such a
+    /// counter sees it so.
+    fn reserve<'a>(&'a self, request: &'a ReserveRequest<'a>) -> StoreFuture<'a, Reserved>;
+
+    /// Settles a reservation: changes each of its charges to the true cost, as [`adjust`](Self::adjust) does, by the
+    /// limits as they were. The result is remembered for a [minute](crate::reservation::RESULT_TTL), and a call that
+    /// repeats it changes nothing. After an error the call may be repeated.
+    fn settle_reservation<'a>(
+        &'a self,
+        request: &'a SettleRequest<'a>,
+    ) -> StoreFuture<'a, SettleAnswer>;
+
+    /// Lets an open reservation last for `ttl` from now on, but no longer than a
+    /// [day](crate::reservation::LONGEST_RESERVATION) after it was made, and renews its permits.
+    fn extend_reservation(
+        &self,
+        id: ReservationId,
+        ttl: Micros,
+        at: Option<Timestamp>,
+    ) -> StoreFuture<'_, ExtendAnswer>;
+
+    /// A reservation that is open, or was settled within the last minute.
+    fn look_at_reservation(&self, id: ReservationId) -> StoreFuture<'_, Option<StoredReservation>>;
 
     /// Forgets what a key has used of a limit, as if it had never been charged. What it was charged so far can no
     /// longer be given back.
@@ -158,18 +191,67 @@ impl Store {
         }
     }
 
-    /// [`RemoteStore::give_back`].
+    /// [`RemoteStore::adjust`].
+    pub async fn adjust(&self, adjustment: &Adjustment<'_>) -> Result<AdjustedCharges, StoreError> {
+        match self {
+            Self::Memory(store) => Ok(store.adjust(adjustment)),
+            Self::Remote(store) => store.adjust(adjustment).await,
+        }
+    }
+
+    /// Takes back a request that was charged with these `outcomes`, once: [`RemoteStore::adjust`] to nothing. Nothing
+    /// happens if one of them was denied.
     pub async fn give_back(
         &self,
         request: &Request<'_>,
         outcomes: &[Outcome],
     ) -> Result<(), StoreError> {
+        match request.given_back(outcomes) {
+            Some(charges) => self.adjust(&request.adjusting(&charges)).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// [`RemoteStore::reserve`].
+    pub async fn reserve(&self, request: &ReserveRequest<'_>) -> Result<Reserved, StoreError> {
         match self {
-            Self::Memory(store) => {
-                store.give_back(request, outcomes);
-                Ok(())
-            }
-            Self::Remote(store) => store.give_back(request, outcomes).await,
+            Self::Memory(store) => Ok(store.reserve(request)),
+            Self::Remote(store) => store.reserve(request).await,
+        }
+    }
+
+    /// [`RemoteStore::settle_reservation`].
+    pub async fn settle_reservation(
+        &self,
+        request: &SettleRequest<'_>,
+    ) -> Result<SettleAnswer, StoreError> {
+        match self {
+            Self::Memory(store) => Ok(store.settle_reservation(request)),
+            Self::Remote(store) => store.settle_reservation(request).await,
+        }
+    }
+
+    /// [`RemoteStore::extend_reservation`].
+    pub async fn extend_reservation(
+        &self,
+        id: ReservationId,
+        ttl: Micros,
+        at: Option<Timestamp>,
+    ) -> Result<ExtendAnswer, StoreError> {
+        match self {
+            Self::Memory(store) => Ok(store.extend_reservation(id, ttl, at)),
+            Self::Remote(store) => store.extend_reservation(id, ttl, at).await,
+        }
+    }
+
+    /// [`RemoteStore::look_at_reservation`].
+    pub async fn look_at_reservation(
+        &self,
+        id: ReservationId,
+    ) -> Result<Option<StoredReservation>, StoreError> {
+        match self {
+            Self::Memory(store) => Ok(store.look_at_reservation(id)),
+            Self::Remote(store) => store.look_at_reservation(id).await,
         }
     }
 
@@ -274,6 +356,26 @@ impl<'a> Request<'a> {
             ..self
         }
     }
+
+    /// Its charges, all of which are to be given back; none if one of these outcomes was denied, as nothing was taken.
+    pub fn given_back(&self, outcomes: &[Outcome]) -> Option<SmallVec<[AdjustedCharge<'a>; 4]>> {
+        let charged = self.charges.iter().zip(outcomes);
+        charged
+            .map(|(charge, outcome)| {
+                let to_nothing = AdjustedCharge::new(*charge, outcome, 0);
+                outcome.allowed.then_some(to_nothing)
+            })
+            .collect()
+    }
+
+    /// The adjustment of some of its charges, at its time and with its permit.
+    pub fn adjusting<'c>(&self, charges: &'c [AdjustedCharge<'c>]) -> Adjustment<'c> {
+        Adjustment {
+            charges,
+            at: self.at,
+            permit: self.permit,
+        }
+    }
 }
 
 /// One limit asked to pay for a request.
@@ -298,6 +400,7 @@ pub struct Scope {
     id: u64,
     has_secret_keys: bool,
     is_leased: bool,
+    gives_back: bool,
 }
 
 impl Scope {
@@ -311,6 +414,7 @@ impl Scope {
             id,
             has_secret_keys: false,
             is_leased: false,
+            gives_back: false,
         }
     }
 
@@ -332,6 +436,15 @@ impl Scope {
         }
     }
 
+    /// The same scope, to which reservations that are never settled are given back when they end.
+    #[must_use]
+    pub fn giving_back(self) -> Self {
+        Self {
+            gives_back: true,
+            ..self
+        }
+    }
+
     /// Whether its keys must not be readable where they are kept.
     pub fn has_secret_keys(&self) -> bool {
         self.has_secret_keys
@@ -340,6 +453,11 @@ impl Scope {
     /// Whether an instance may take some of its limits in advance.
     pub fn is_leased(&self) -> bool {
         self.is_leased
+    }
+
+    /// Whether reservations that are never settled are given back when they end; else they stay charged.
+    pub fn gives_back(&self) -> bool {
+        self.gives_back
     }
 
     /// Its name.

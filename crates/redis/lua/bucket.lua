@@ -9,7 +9,7 @@
 local bucket = module('bucket_admit')
 local leaked = bucket.leaked
 
-local max = math.max
+local max, min = math.max, math.min
 
 function bucket.state_of(whole, part, changed_at, leases)
   return { whole = whole, part = part, changed_at = changed_at, leases = leases }
@@ -130,6 +130,14 @@ function bucket.give_back(limit, state, cost, charged_at, now)
     module('bucket_leases').keep_floor(after)
   end
   return after
+end
+
+-- How much `give_back` takes back, rounded up.
+function bucket.given_back(limit, state, cost, charged_at, now)
+  local before = bucket.as_of(limit, state, now)
+  local whole, part = leaked(limit, cost, 0, minus(before.changed_at, charged_at))
+  local left = part > 0 and whole + 1 or whole
+  return min(left, before.part > 0 and before.whole + 1 or before.whole)
 end
 
 return bucket

@@ -84,6 +84,16 @@ function fixed_window.give_back(limit, state, cost, charged_at, now)
   return state
 end
 
+-- How much `give_back` takes back.
+function fixed_window.given_back(limit, state, cost, charged_at, now)
+  state = present(limit, state, now)
+  local opened_at, _, used, ends_at = current(limit, state, max(now, state.changed_at))
+  if opened_at <= charged_at and charged_at < ends_at then
+    return min(used, cost)
+  end
+  return 0
+end
+
 -- The end of the window that is open at `at`.
 function fixed_window.ends_at(limit, state, at)
   local _, _, _, ends_at = current(limit, state, at)

@@ -120,6 +120,13 @@ function sliding_window_counter.give_back(limit, state, cost, charged_at, now)
   return after
 end
 
+-- How much `give_back` takes back in its window.
+function sliding_window_counter.given_back(limit, state, cost, charged_at, now)
+  local before = present(limit, state, now)
+  local after = sliding_window_counter.give_back(limit, state, cost, charged_at, now)
+  return (before.current - after.current) + (before.previous - after.previous)
+end
+
 -- The end of the window that holds `at`.
 function sliding_window_counter.ends_at(limit, _, at)
   return plus(at, limit.window - elapsed_in(limit, at))

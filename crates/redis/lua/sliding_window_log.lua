@@ -137,4 +137,18 @@ function sliding_window_log.give_back(limit, log, cost, charged_at, now)
   log.replace(index, entries)
 end
 
+-- How much `give_back` takes back of what counts.
+function sliding_window_log.given_back(limit, log, cost, charged_at, now)
+  local changed_at = changed_at_of(log)
+  local by = set_back(changed_at, now, limit.window)
+  local at = max(now, minus(changed_at, by))
+  local length = log.length()
+  local index = charged_at > 0 and log.up_to(charged_at - 1 + by) or 0
+  if index >= length or minus(at, charged_at) >= limit.window then
+    return 0
+  end
+  local made_at, _, own = log.entry(index)
+  return minus(made_at, by) == charged_at and min(cost, own) or 0
+end
+
 return sliding_window_log

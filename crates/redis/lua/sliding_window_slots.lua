@@ -117,6 +117,16 @@ function sliding_window_slots.give_back(limit, slots, cost, charged_at, now)
   end
 end
 
+-- How much `give_back` takes back of what counts.
+function sliding_window_slots.given_back(limit, slots, cost, charged_at, now)
+  local changed_at = minus(slots.changed_at, set_back(slots.changed_at, now, limit.window))
+  local newest, charged = number(limit, changed_at), number(limit, charged_at)
+  if charged > newest or number(limit, max(now, changed_at)) - charged >= limit.counted then
+    return 0
+  end
+  return min(cost, slots.counts[number(limit, slots.changed_at) - (newest - charged)] or 0)
+end
+
 -- The end of the slot that holds `at`.
 function sliding_window_slots.ends_at(limit, _, at)
   return plus(0, (number(limit, at) + 1) * limit.slot)

@@ -65,6 +65,7 @@ pub(crate) const SCRIPT: &str = concat!(
     module!("step", "shell/"),
     module!("ops", "shell/"),
     module!("rare_ops", "shell/"),
+    module!("adjust", "shell/"),
     module!("resets", "shell/"),
     module!("register", "shell/"),
     module!("heal", "shell/"),

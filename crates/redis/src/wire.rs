@@ -12,7 +12,8 @@ use smallvec::SmallVec;
 use tidegate_core::algorithm::{Form, Hold};
 use tidegate_core::limit::{MAX_COUNT, MAX_WINDOW};
 use tidegate_core::{
-    Algorithm, Charge, Limit, Micros, Outcome, PermitId, Rate, Request, Scope, Timestamp,
+    AdjustedCharge, Algorithm, Charge, Limit, Micros, Outcome, PermitId, Rate, Request, Scope,
+    Timestamp,
 };
 
 use crate::keys::{RedisKeys, slot_of, slot_of_permit};
@@ -48,7 +49,7 @@ enum Op {
     Peek,
     Preview,
     Settle,
-    GiveBack,
+    Adjust,
     Lease,
     Return,
     Register,
@@ -80,15 +81,46 @@ struct LuaCharge {
 #[derive(Debug, Clone, Copy)]
 enum Extra {
     None,
-    GivenBack {
+    Adjusted {
         /// When it began to flow back.
         charged_at: Timestamp,
         /// When it was taken.
         taken_at: Timestamp,
+        /// What it costs after all.
+        actual: u64,
     },
     Request(LeaseRequest),
     /// How long a reset is remembered.
     Remembered(Micros),
+}
+
+/// When a charge was made, and what it costs after all.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ChargeChange {
+    pub(crate) charged_at: Timestamp,
+    pub(crate) delay: Micros,
+    pub(crate) actual: u64,
+}
+
+impl ChargeChange {
+    /// A charge with this outcome costs nothing after all.
+    fn to_nothing(outcome: &Outcome) -> Self {
+        Self {
+            charged_at: outcome.at,
+            delay: outcome.delay,
+            actual: 0,
+        }
+    }
+}
+
+impl From<&AdjustedCharge<'_>> for ChargeChange {
+    fn from(adjusted: &AdjustedCharge<'_>) -> Self {
+        Self {
+            charged_at: adjusted.charged_at,
+            delay: adjusted.delay,
+            actual: adjusted.actual,
+        }
+    }
 }
 
 /// What is wanted in advance.
@@ -138,6 +170,21 @@ impl LuaStep {
         }
     }
 
+    /// Changes the charges of a plan to what they cost after all.
+    pub(crate) fn adjust(keys: &RedisKeys, plan: &Plan<'_>, changes: &[ChargeChange]) -> Self {
+        let mut step = Self::new(Op::Adjust, plan);
+        step.charges.truncate(changes.len());
+        for (charge, change) in step.charges.iter_mut().zip(changes) {
+            charge.extra = Extra::Adjusted {
+                // A delayed charge flows back only from the end of its delay on.
+                charged_at: change.charged_at + change.delay,
+                taken_at: change.charged_at,
+                actual: change.actual,
+            };
+        }
+        step.with_register(keys)
+    }
+
     /// Takes back a plan that was charged with these outcomes. None if one of them was denied:
     /// then nothing was taken.
     pub(crate) fn give_back(
@@ -145,19 +192,9 @@ impl LuaStep {
         plan: &Plan<'_>,
         outcomes: &[Outcome],
     ) -> Option<Self> {
-        if outcomes.iter().any(|outcome| !outcome.allowed) {
-            return None;
-        }
-        let mut step = Self::new(Op::GiveBack, plan);
-        step.charges.truncate(outcomes.len());
-        for (charge, outcome) in step.charges.iter_mut().zip(outcomes) {
-            charge.extra = Extra::GivenBack {
-                // A delayed charge flows back only from the end of its delay on.
-                charged_at: outcome.at + outcome.delay,
-                taken_at: outcome.at,
-            };
-        }
-        Some(step.with_register(keys))
+        let change = |outcome: &Outcome| outcome.allowed.then(|| ChargeChange::to_nothing(outcome));
+        let changes: Option<SmallVec<[ChargeChange; 4]>> = outcomes.iter().map(change).collect();
+        changes.map(|changes| Self::adjust(keys, plan, &changes))
     }
 
     /// Takes units in advance, for an instance to decide from. Not for logs and concurrency.
@@ -316,7 +353,7 @@ impl LuaStep {
             companion: planned
                 .is_concurrency()
                 .then(|| RedisKeys::companion(&planned.state.key).into()),
-            reset_note: (matches!(op, Op::GiveBack | Op::Forget) && !planned.is_concurrency())
+            reset_note: (matches!(op, Op::Adjust | Op::Forget) && !planned.is_concurrency())
                 .then(|| RedisKeys::reset_note(&planned.state.key).into()),
             form: *planned.charge.limit.form(),
             // What is decided is decided over the sum; what is booked is booked charge by charge.

@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_core::{
-    Charge, Limit, MemoryStore, Outcome, Outcomes, PermitId, RemoteStore, Request, Scope,
-    StoreError, StoreFuture,
+    AdjustedCharges, Adjustment, Charge, ExtendAnswer, Limit, MemoryStore, Micros, Outcomes,
+    PermitId, RemoteStore, Request, ReservationId, ReserveRequest, Reserved, Scope, SettleAnswer,
+    SettleRequest, StoreError, StoreFuture, StoredReservation, Timestamp,
 };
 use tokio::sync::Semaphore;
 
@@ -144,15 +145,43 @@ impl RemoteStore for FailingStore {
         Box::pin(async move { self.ask(|store| store.preview(request)) })
     }
 
-    fn give_back<'a>(
-        &'a self,
-        request: &'a Request<'a>,
-        outcomes: &'a [Outcome],
-    ) -> StoreFuture<'a, ()> {
+    fn adjust<'a>(&'a self, adjustment: &'a Adjustment<'a>) -> StoreFuture<'a, AdjustedCharges> {
         Box::pin(async move {
-            self.ask(|store| store.give_back(request, outcomes))
-                .map(drop)
+            self.ask(|store| {
+                let mut settled = self.settled.lock().unwrap();
+                for adjusted in adjustment.charges {
+                    let (charge, actual) = (&adjusted.charge, adjusted.actual);
+                    if actual > charge.cost {
+                        settled.push((charge.key.to_owned(), actual - charge.cost));
+                    }
+                }
+                store.adjust(adjustment)
+            })
         })
+    }
+
+    fn reserve<'a>(&'a self, request: &'a ReserveRequest<'a>) -> StoreFuture<'a, Reserved> {
+        Box::pin(async move { self.ask(|store| store.reserve(request)) })
+    }
+
+    fn settle_reservation<'a>(
+        &'a self,
+        request: &'a SettleRequest<'a>,
+    ) -> StoreFuture<'a, SettleAnswer> {
+        Box::pin(async move { self.ask(|store| store.settle_reservation(request)) })
+    }
+
+    fn extend_reservation(
+        &self,
+        id: ReservationId,
+        ttl: Micros,
+        at: Option<Timestamp>,
+    ) -> StoreFuture<'_, ExtendAnswer> {
+        Box::pin(async move { self.ask(|store| store.extend_reservation(id, ttl, at)) })
+    }
+
+    fn look_at_reservation(&self, id: ReservationId) -> StoreFuture<'_, Option<StoredReservation>> {
+        Box::pin(async move { self.ask(|store| store.look_at_reservation(id)) })
     }
 
     fn settle<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes> {

@@ -290,13 +290,31 @@ impl Bucket {
         now: Timestamp,
     ) -> BucketState {
         let before = self.as_of(state, now);
+        let left = self.left_of(before, cost, charged_at);
+        before.less(left.whole, left.part, self.window.get())
+    }
+
+    /// How much [`give_back`](Self::give_back) takes back, rounded up.
+    pub fn given_back(
+        &self,
+        state: BucketState,
+        cost: u64,
+        charged_at: Timestamp,
+        now: Timestamp,
+    ) -> u64 {
+        let before = self.as_of(state, now);
+        let left = self.left_of(before, cost, charged_at);
+        left.ceil().min(before.ceil())
+    }
+
+    /// What has not flowed back until `before` of a `cost` that was charged as of `charged_at`.
+    fn left_of(&self, before: BucketState, cost: u64, charged_at: Timestamp) -> BucketState {
         let charged = BucketState {
             whole: cost,
             part: 0,
             changed_at: charged_at,
         };
-        let left = self.repaid(charged, before.changed_at.max(charged_at));
-        before.less(left.whole, left.part, self.window.get())
+        self.repaid(charged, before.changed_at.max(charged_at))
     }
 
     /// The debt now.
@@ -471,6 +489,12 @@ mod tests {
         );
         let much_later = limit.give_back(state, 3, T0, T0 + millis(10_000));
         assert_eq!((much_later.whole, much_later.part), (0, 0));
+        for (after, given) in [(0, 3), (1, 3), (100, 2), (200, 1), (299, 1), (300, 0)] {
+            let given_back = limit.given_back(state, 3, T0, T0 + millis(after));
+            assert_eq!(given_back, given, "after {after} ms");
+        }
+        let reset = BucketState::default();
+        assert_eq!(limit.given_back(reset, 3, T0, T0), 0, "nothing is owed");
     }
 
     #[test]

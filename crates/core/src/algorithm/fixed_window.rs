@@ -114,6 +114,23 @@ impl FixedWindow {
         }
     }
 
+    /// How much [`give_back`](Self::give_back) takes back.
+    pub fn given_back(
+        &self,
+        state: FixedWindowState,
+        cost: u64,
+        charged_at: Timestamp,
+        now: Timestamp,
+    ) -> u64 {
+        let state = self.present(state, now);
+        let (current, ends_at) = self.current(state, now.max(state.changed_at));
+        if (current.opened_at..ends_at).contains(&charged_at) {
+            current.used.min(cost)
+        } else {
+            0
+        }
+    }
+
     /// The window that is open at `at`, with its usage, and its end.
     fn current(&self, state: FixedWindowState, at: Timestamp) -> (FixedWindowState, Timestamp) {
         let (opened_at, ends_at) = match self.anchor {

@@ -113,6 +113,19 @@ impl SlidingCounter {
         }
     }
 
+    /// How much [`give_back`](Self::give_back) takes back in its window.
+    pub fn given_back(
+        &self,
+        state: CounterState,
+        cost: u64,
+        charged_at: Timestamp,
+        now: Timestamp,
+    ) -> u64 {
+        let before = self.present(state, now);
+        let after = self.give_back(state, cost, charged_at, now);
+        (before.current - after.current) + (before.previous - after.previous)
+    }
+
     /// The usage at `state.changed_at`.
     #[inline]
     fn used(&self, state: CounterState) -> u64 {

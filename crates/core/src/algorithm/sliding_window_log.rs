@@ -131,6 +131,21 @@ impl SlidingLog {
             log.entries.remove(index);
         }
     }
+
+    /// How much [`give_back`](Self::give_back) takes back of what counts.
+    pub fn given_back(&self, log: &Log, cost: u64, charged_at: Timestamp, now: Timestamp) -> u64 {
+        let by = set_back(log.changed_at(), now, self.window);
+        let at = now.max(log.changed_at() - by);
+        let is_before = |entry: &LogEntry| entry.at - by < charged_at;
+        let index = log.entries.partition_point(is_before);
+        let entry = log.entries.get(index);
+        let is_own = |entry: &&LogEntry| entry.at - by == charged_at;
+        let counts = at.since(charged_at) < self.window;
+        match entry.filter(is_own).filter(|_| counts) {
+            Some(entry) => cost.min(entry.total.wrapping_sub(log.total_before(index))),
+            None => 0,
+        }
+    }
 }
 
 impl Log {

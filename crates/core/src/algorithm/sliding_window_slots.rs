@@ -125,6 +125,24 @@ impl SlidingSlots {
         }
     }
 
+    /// How much [`give_back`](Self::give_back) takes back of what counts.
+    pub fn given_back(
+        &self,
+        slots: &Slots,
+        cost: u64,
+        charged_at: Timestamp,
+        now: Timestamp,
+    ) -> u64 {
+        let changed_at = slots.changed_at - set_back(slots.changed_at, now, self.window);
+        let (newest, charged) = (self.number(changed_at), self.number(charged_at));
+        let present = self.number(now.max(changed_at));
+        if charged > newest || present - charged >= self.counted {
+            return 0;
+        }
+        let count = slots.index(newest - charged);
+        count.map_or(0, |index| cost.min(u64::from(slots.counts[index])))
+    }
+
     /// Clears the slots that have passed since the last change, up to the one that holds `now`.
     fn bring_forward(&self, slots: &mut Slots, now: Timestamp) {
         self.rebase(slots, now);

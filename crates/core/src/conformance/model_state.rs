@@ -103,6 +103,26 @@ impl ModelState {
         }
     }
 
+    /// How much of a cost would be given back.
+    pub fn given_back(&self, form: &Form, cost: u64, charged_at: Timestamp, now: Timestamp) -> u64 {
+        match (form, self) {
+            (Form::Bucket(form), Self::Bucket(state)) => {
+                form.given_back(*state, cost, charged_at, now)
+            }
+            (Form::FixedWindow(form), Self::FixedWindow(state)) => {
+                form.given_back(*state, cost, charged_at, now)
+            }
+            (Form::SlidingCounter(form), Self::Counter(state)) => {
+                form.given_back(*state, cost, charged_at, now)
+            }
+            (Form::SlidingSlots(form), Self::Slots(slots)) => {
+                form.given_back(slots, cost, charged_at, now)
+            }
+            (Form::SlidingLog(form), Self::Log(log)) => form.given_back(log, cost, charged_at, now),
+            _ => 0,
+        }
+    }
+
     /// Gives a cost back.
     pub fn give_back(&mut self, form: &Form, cost: u64, charged_at: Timestamp, now: Timestamp) {
         match (form, self) {

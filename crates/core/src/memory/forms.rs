@@ -53,6 +53,15 @@ pub(super) trait InlineForm {
         cost: u64,
         now: Timestamp,
     ) -> (Outcome, Self::State);
+
+    /// How much of a cost that was charged as of `charged_at` would be given back.
+    fn given_back(
+        &self,
+        state: Self::State,
+        cost: u64,
+        charged_at: Timestamp,
+        now: Timestamp,
+    ) -> u64;
 }
 
 /// Calls an algorithm's own functions, which have the same names in each.
@@ -92,6 +101,16 @@ macro_rules! inline_form {
             ) -> (Outcome, $state) {
                 stepped!(self, step, state, cost, now)
             }
+
+            fn given_back(
+                &self,
+                state: $state,
+                cost: u64,
+                charged_at: Timestamp,
+                now: Timestamp,
+            ) -> u64 {
+                <$form>::given_back(self, state, cost, charged_at, now)
+            }
         }
     };
 }
@@ -117,6 +136,16 @@ impl InlineForm for Bucket {
         // An unchanged state is not rounded.
         let next = if next == state { kept } else { self.kept(next) };
         (outcome, next)
+    }
+
+    fn given_back(
+        &self,
+        kept: BucketState,
+        cost: u64,
+        charged_at: Timestamp,
+        now: Timestamp,
+    ) -> u64 {
+        Self::given_back(self, self.opened(kept), cost, charged_at, now)
     }
 }
 
@@ -272,6 +301,24 @@ impl SpilledForm<'_> {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// How much of a charge made as of `charged_at` would be given back. Permits are not counted.
+    pub(super) fn given_back(
+        self,
+        state: &SpilledState,
+        task: &Task<'_>,
+        charged_at: Timestamp,
+    ) -> u64 {
+        match (self, state) {
+            (Self::Log(form), SpilledState::Log(log)) => {
+                form.given_back(log, task.cost, charged_at, task.now)
+            }
+            (Self::Slots(form), SpilledState::Slots(slots)) if form.fits(slots) => {
+                form.given_back(slots, task.cost, charged_at, task.now)
+            }
+            _ => 0,
         }
     }
 

@@ -7,10 +7,13 @@
 //! ones are swept out a few at a time, by the charges themselves or by
 //! [`MemoryStore::sweep`].
 
+mod adjusting;
 mod forms;
 mod keys;
 mod lock;
 mod permits;
+mod reservation_book;
+mod reservations;
 mod resets;
 mod shared;
 mod slot;
@@ -40,12 +43,15 @@ use crate::time::Timestamp;
 use forms::{StateStep, Task};
 use keys::{HashSecret, KeyHasher};
 use lock::Guard;
+use reservation_book::ReservationBook;
 use slot::KeyHash;
 use stripe::Stripe;
 use stripes::Stripes;
 
 /// How many keys a store holds by default: ten million, in about 450 MB.
 pub const DEFAULT_MAX_KEYS: usize = 10_000_000;
+/// How many open reservations a store holds by default.
+pub const DEFAULT_MAX_RESERVATIONS: usize = 100_000;
 
 /// Holds the state of every limit in this process's memory.
 ///
@@ -64,12 +70,14 @@ pub const DEFAULT_MAX_KEYS: usize = 10_000_000;
 pub struct MemoryStore {
     stripes: Stripes,
     hasher: KeyHasher,
+    reservations: ReservationBook,
 }
 
 /// How a [`MemoryStore`] is set up.
 pub struct MemoryStoreBuilder {
     max_keys: usize,
     max_memory: usize,
+    max_reservations: usize,
     clock: Arc<dyn Clock>,
     secret: HashSecret,
 }
@@ -79,6 +87,7 @@ impl MemoryStoreBuilder {
         Self {
             max_keys: DEFAULT_MAX_KEYS,
             max_memory: usize::MAX,
+            max_reservations: DEFAULT_MAX_RESERVATIONS,
             clock: Arc::new(clock),
             secret,
         }
@@ -108,6 +117,17 @@ impl MemoryStoreBuilder {
         }
     }
 
+    /// Holds no more than this many open reservations, [`DEFAULT_MAX_RESERVATIONS`] if not set. None is removed to make
+    /// room for another: beyond, [`MemoryStore::reserve`] refuses. They count against
+    /// [`max_memory`](Self::max_memory), too, as permits do.
+    #[must_use]
+    pub fn max_reservations(self, max_reservations: usize) -> Self {
+        Self {
+            max_reservations,
+            ..self
+        }
+    }
+
     /// Reads the time from `clock`.
     #[must_use]
     pub fn clock(self, clock: impl Clock) -> Self {
@@ -122,6 +142,7 @@ impl MemoryStoreBuilder {
         MemoryStore {
             stripes: Stripes::new(self.max_keys, self.max_memory, self.clock),
             hasher: KeyHasher::new(self.secret),
+            reservations: ReservationBook::new(self.max_reservations),
         }
     }
 }
@@ -180,7 +201,7 @@ impl MemoryStore {
     #[inline]
     pub fn charge_one_into<T>(&self, charge: &Charge<'_>, make: impl Fn(Outcome) -> T) -> T {
         // The clock is read first, so that it and the lock do not wait for each other.
-        let now = self.stripes.time(None);
+        let now = self.time(None);
         let hash = self.hasher.hash(charge);
         let (mut stripe, now) = self.stripes.lock(hash, None, now);
         if let Some(outcome) = stripe.admit(hash, charge.limit, charge.cost, now) {
@@ -211,6 +232,17 @@ impl MemoryStore {
         outcome
     }
 
+    /// The time that was given, or the clock's. Reservations that have ended until then are given back first, as far as
+    /// they are to be.
+    #[inline]
+    fn time(&self, at: Option<Timestamp>) -> Timestamp {
+        let now = self.stripes.time(at);
+        if self.reservations.is_due(at.is_some(), now) {
+            self.end_due(at.is_some(), now);
+        }
+        now
+    }
+
     fn apply(
         &self,
         step: StateStep,
@@ -218,7 +250,7 @@ impl MemoryStore {
         at: Option<Timestamp>,
         permit: Option<PermitId>,
     ) -> Outcome {
-        let now = self.stripes.time(at);
+        let now = self.time(at);
         let hash = self.hasher.hash(charge);
         let (mut stripe, now) = self.stripes.lock(hash, at, now);
         let task = Task {
@@ -319,42 +351,6 @@ impl MemoryStore {
         outcomes
     }
 
-    /// Takes back a request that was charged: [`RemoteStore::give_back`](crate::RemoteStore::give_back) without the future. False if a key was
-    /// reset since: what was charged to it went with the reset.
-    pub fn give_back(&self, request: &Request<'_>, outcomes: &[Outcome]) -> bool {
-        if outcomes.iter().any(|outcome| !outcome.allowed) {
-            return true;
-        }
-        let mut is_whole = true;
-        for (charge, outcome) in request.charges.iter().zip(outcomes) {
-            is_whole &= self.give_back_one(charge, outcome, request);
-        }
-        is_whole
-    }
-
-    fn give_back_one(&self, charge: &Charge<'_>, outcome: &Outcome, request: &Request<'_>) -> bool {
-        let now = self.stripes.time(request.at);
-        let hash = self.hasher.hash(charge);
-        let (mut stripe, now) = self.stripes.lock(hash, request.at, now);
-        // Asked under the lock under which the key is reset. Permits have names: no other is released.
-        let is_reset = self.stripes.shared().resets.is_after(hash, outcome.at);
-        if is_reset && !charge.limit.is_concurrency() {
-            return false;
-        }
-        let task = Task {
-            hash,
-            limit: charge.limit,
-            cost: charge.cost,
-            now,
-            permit: request.permit,
-        };
-        // What waits in line flows back only when its turn has come.
-        let step = StateStep::GiveBack(outcome.at + outcome.delay);
-        stripe.apply(step, &task, self.stripes.shared());
-        self.stripes.finish(stripe);
-        true
-    }
-
     /// Charges what is known only afterwards: [`RemoteStore::settle`](crate::RemoteStore::settle) without the future.
     pub fn settle(&self, request: &Request<'_>) -> Outcomes {
         let settled = request
@@ -372,16 +368,20 @@ impl MemoryStore {
             key,
             cost: 0,
         });
-        self.stripes
-            .of(hash)
-            .lock()
-            .forget(hash, limit, self.stripes.shared());
+        let shared = self.stripes.shared();
+        if !self.stripes.of(hash).lock().forget(hash, limit, shared) {
+            // Reservations may still say that it was charged.
+            self.void_parts(hash);
+        }
     }
 
     /// Releases a permit: [`RemoteStore::release`](crate::RemoteStore::release) without the future.
     pub fn release(&self, permit: PermitId) -> bool {
         let now = self.stripes.idle_at();
         let mut released = false;
+        if self.is_reserved(permit) {
+            return false;
+        }
         for key in self.stripes.shared().permits.keys(permit) {
             let release = |permits: &mut HeldPermits| permits.release(permit, now);
             released |=
@@ -397,6 +397,9 @@ impl MemoryStore {
     /// Renews a permit: [`RemoteStore::renew`](crate::RemoteStore::renew) without the future.
     pub fn renew(&self, permit: PermitId) -> bool {
         let now = self.stripes.idle_at();
+        if self.is_reserved(permit) {
+            return false;
+        }
         let keys = self.stripes.shared().permits.keys(permit);
         let mut renewed = !keys.is_empty();
         for key in keys {
@@ -419,22 +422,35 @@ impl MemoryStore {
     /// Charges do this by themselves, a little at a time; this is for times without any. No lock is
     /// held for longer than it takes to look at one stripe.
     pub fn sweep(&self) {
-        self.stripes.sweep_part(1);
+        self.sweep_part(NonZeroUsize::MIN);
     }
 
     /// Removes idle keys of one in `parts` of the store, and of the next part when it is called again: what
     /// [`sweep`](Self::sweep) does, in short steps.
     pub fn sweep_part(&self, parts: NonZeroUsize) {
+        if self.stripes.idle_at().is_some() {
+            self.forget_ended(false, self.stripes.now(), usize::MAX);
+        }
         self.stripes.sweep_part(parts.get());
     }
 
     /// What the store holds, and what it had to let go.
     pub fn stats(&self) -> MemoryStats {
-        self.stripes.shared().stats()
+        let (reservations, max_reservations, expired_reservations) = self.reservations.counts();
+        MemoryStats {
+            reservations,
+            max_reservations,
+            expired_reservations,
+            ..self.stripes.shared().stats()
+        }
     }
 
     /// The request's tasks, those on one state with the sum of their costs.
     fn merged<'a>(&self, request: &Request<'a>) -> SmallVec<[Task<'a>; 4]> {
+        // Before any stripe is locked.
+        if self.reservations.has_urgent(request.at.is_some()) {
+            self.time(request.at);
+        }
         let mut tasks: SmallVec<[Task<'a>; 4]> = request
             .charges
             .iter()

@@ -51,6 +51,12 @@ pub struct MemoryStats {
     pub max_memory: usize,
     /// Permits that are held, or have ended since they were last looked at.
     pub permits: usize,
+    /// Stored reservations that are open.
+    pub reservations: usize,
+    /// The most that may be open.
+    pub max_reservations: usize,
+    /// Stored reservations that ended unsettled so far.
+    pub expired_reservations: u64,
     /// Idle keys that were removed so far.
     pub expired: u64,
     /// Keys that were still in use and had to make room for others. Each of them got its whole
@@ -127,6 +133,17 @@ impl SharedCounts {
         count(&self.permit_keys, before.permit_keys, after.permit_keys);
     }
 
+    /// A reservation takes this much memory. As permits, it is never evicted.
+    pub(super) fn count_record(&self, bytes: usize) {
+        self.outside.fetch_add(bytes, Ordering::Relaxed);
+        self.permit_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn uncount_record(&self, bytes: usize) {
+        self.outside.fetch_sub(bytes, Ordering::Relaxed);
+        self.permit_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     pub(super) fn count_key(&self) {
         self.keys.fetch_add(1, Ordering::Relaxed);
     }
@@ -150,6 +167,9 @@ impl SharedCounts {
             memory: self.memory(),
             max_memory: self.max_memory,
             permits: self.permits.len(),
+            reservations: 0,
+            max_reservations: 0,
+            expired_reservations: 0,
             expired: self.expired.load(Ordering::Relaxed),
             evicted: self.evicted.load(Ordering::Relaxed),
         }

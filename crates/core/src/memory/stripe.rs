@@ -1,5 +1,7 @@
 //! One part of the store, under one lock: a table of slots and the states that do not fit into it.
 
+mod adjust;
+
 use slab::Slab;
 
 use super::forms::{InlineForm, SpilledForm, SpilledState, StateHome, StateStep, Task};
@@ -90,16 +92,17 @@ impl Stripe {
         }
     }
 
-    /// Removes a key. Its charges so far can no longer be given back.
-    pub(super) fn forget(&mut self, hash: KeyHash, limit: &Limit, shared: &SharedCounts) {
+    /// Removes a key. Its charges so far can no longer be given back. False if it has no state.
+    pub(super) fn forget(&mut self, hash: KeyHash, limit: &Limit, shared: &SharedCounts) -> bool {
         let Some(slot_index) = self.table.find(hash) else {
-            return;
+            return false;
         };
         if let Some(last_charge) = self.last_charge(slot_index, limit) {
             shared.resets.add(hash, last_charge);
         }
         self.note_change();
         self.remove(slot_index, shared);
+        true
     }
 
     /// When a key was last charged; none of permits, which have names.

@@ -73,4 +73,13 @@ function inline.give_back(task, step)
   end
 end
 
+-- How much a give-back would take back.
+function inline.given_back(task, step)
+  local entry = task.entry
+  if not entry.is_kept then
+    return 0
+  end
+  return task.form.algorithm.given_back(task.limit, entry.state, task.cost, task.charged_at, step.now)
+end
+
 return inline

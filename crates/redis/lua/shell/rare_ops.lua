@@ -28,18 +28,18 @@ function ops.settle(step)
   return flat(outcomes)
 end
 
--- Takes back what was charged, each as of a time of its own.
-function ops.give_back(step)
-  local is_reset = module('resets').since_taken(step)
+-- Changes what was charged, each as of a time of its own, to what it costs after all. Answers what that
+-- did: given back, charged in addition, not charged for lack of room; and what remains.
+function ops.adjust(step)
+  local adjust, is_reset = module('adjust'), module('resets').since_taken(step)
+  local done = {}
   for index, task in ipairs(step.tasks) do
-    if not is_reset[index] then
-      task.form.give_back(task, step)
-    end
+    done[index] = adjust(task, step, task.actual, is_reset[index])
     if step.register and task.companion then
       call('HDEL', step.register, task.key)
     end
   end
-  return {}
+  return flat(done)
 end
 
 -- As much as there is between the cost and what is wanted. Returns the outcome, what was taken, the end

@@ -6,11 +6,11 @@ local function read_task(op)
   local task = { form = form, limit = limit, cost = number(), first = number(), key = key(), entry = nil }
   if limit.has_companion then
     task.companion = key()
-  elseif op == 'give_back' or op == 'forget' then
+  elseif op == 'adjust' or op == 'forget' then
     task.reset_note = key()
   end
-  if op == 'give_back' then
-    task.charged_at, task.taken_at = number(), number()
+  if op == 'adjust' then
+    task.charged_at, task.taken_at, task.actual = number(), number(), number()
   elseif op == 'forget' then
     task.remembered = number()
   elseif op == 'lease' then

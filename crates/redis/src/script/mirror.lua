@@ -126,6 +126,10 @@ function mirror.give_back(key, limit, cost, charged_at, now)
   key.state = key.algorithm.give_back(limit, key.state, cost, charged_at, now) or key.state
 end
 
+function mirror.given_back(key, limit, cost, charged_at, now)
+  return key.algorithm.given_back(limit, key.state, cost, charged_at, now)
+end
+
 function mirror.release(key, id, now)
   return key.algorithm.release(key.state, id, now)
 end

@@ -198,6 +198,7 @@ fn play(mirror: &Mirror, limit: &Limit, events: &[Event]) -> Result<(), TestCase
                     let released: bool = mirror.call("release", (&ours, id.to_string(), at));
                     prop_assert_eq!(permits.release(id, Some(now)), released);
                 } else {
+                    let given_back = key.given_back(form, cost, charged_at, now);
                     key.give_back(form, cost, charged_at, now);
                     let args = (
                         &ours,
@@ -206,6 +207,8 @@ fn play(mirror: &Mirror, limit: &Limit, events: &[Event]) -> Result<(), TestCase
                         charged_at.as_micros() as f64,
                         at,
                     );
+                    let answer: f64 = mirror.call("given_back", args.clone());
+                    prop_assert_eq!(given_back as f64, answer, "{} {:?}", &limit, event);
                     let () = mirror.call("give_back", args);
                 }
                 charged = None;

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use smallvec::SmallVec;
-use tidegate_core::{Micros, Outcome, Outcomes, Retry, StoreError};
+use tidegate_core::{
+    Adjusted, AdjustedCharges, Adjustment, Charge, Micros, Outcome, Outcomes, Request, Retry,
+    StoreError,
+};
 use tokio::time::Instant;
 
 use super::StoreInner;
@@ -13,7 +16,7 @@ use crate::call::StepReply;
 use crate::hints::{AnswerTimes, LONGEST, LONGEST_ACROSS_SLOTS};
 use crate::monotonic::now;
 use crate::plan::{Plan, SlotGroup};
-use crate::wire::{LuaStep, StepOutcome};
+use crate::wire::{ChargeChange, LuaStep, StepOutcome};
 
 /// How old an outcome may be that is returned for a charge that was not asked.
 const RECENT: Duration = Duration::from_secs(1);
@@ -139,46 +142,66 @@ impl StoreInner {
         Ok(settled.into_outcomes())
     }
 
-    /// Takes back the charges of a request.
-    pub(super) async fn give_back(
+    /// Changes the charges of a request to what they cost after all.
+    pub(super) async fn adjust(
         &self,
-        plan: &Plan<'_>,
-        outcomes: &[Outcome],
-    ) -> Result<(), StoreError> {
-        if outcomes.iter().any(|outcome| !outcome.allowed) {
-            return Ok(());
-        }
+        adjustment: &Adjustment<'_>,
+    ) -> Result<AdjustedCharges, StoreError> {
+        let charges: SmallVec<[Charge<'_>; 4]> = adjustment
+            .charges
+            .iter()
+            .map(|adjusted| adjusted.charge)
+            .collect();
+        let plan = self.plan(&Request {
+            charges: &charges,
+            at: adjustment.at,
+            permit: adjustment.permit,
+        });
         let deadline = self.router.deadline();
-        self.forget_hints(plan);
+        self.forget_hints(&plan);
         // Units from a pool go back there while their lease lasts.
-        let charges = plan.charges.iter().zip(outcomes);
-        let stays: Vec<bool> = charges
-            .map(|(planned, outcome)| {
-                plan.at.is_none()
-                    && planned.charge.scope.is_leased()
-                    && self.put_back(planned, outcome)
+        let changes = plan.charges.iter().zip(adjustment.charges);
+        let mut done: SmallVec<[Option<Adjusted>; 4]> = changes
+            .map(|(planned, change)| {
+                let is_leased = plan.at.is_none() && planned.charge.scope.is_leased();
+                is_leased.then(|| self.put_back(planned, change)).flatten()
             })
             .collect();
-        let groups = self.groups(plan);
-        try_join_all(groups.iter().map(|group| async {
-            let is_taken_back = |index: &usize| *index < outcomes.len() && !stays[*index];
-            let group: SlotGroup = group.iter().copied().filter(is_taken_back).collect();
-            if group.is_empty() {
-                return Ok(());
-            }
-            let part = plan.part(&group);
-            let given: Outcomes = group.iter().map(|index| outcomes[*index]).collect();
-            let Some(mut step) = LuaStep::give_back(&self.keys, &part, &given) else {
-                return Ok(());
-            };
+        let is_open = |index: &usize| done[*index].is_none();
+        let groups = self.groups(&plan).into_iter();
+        let groups = groups.map(|group| group.into_iter().filter(is_open).collect());
+        let groups: SmallVec<[SlotGroup; 2]> = groups
+            .filter(|group: &SlotGroup| !group.is_empty())
+            .collect();
+        let answers = try_join_all(groups.iter().map(|group| async {
+            let part = plan.part(group);
+            let changes: SmallVec<[ChargeChange; 4]> = group
+                .iter()
+                .map(|index| ChargeChange::from(&adjustment.charges[*index]))
+                .collect();
+            let mut step = LuaStep::adjust(&self.keys, &part, &changes);
             if self.is_far(&part) {
                 step = step.registered_elsewhere();
             }
-            self.router.step(step, deadline).await.map(drop)
-        }))
-        .await?;
-        self.forget_hints(plan);
-        Ok(())
+            match self.router.step(step, deadline).await?.answer {
+                StepOutcome::Adjusted(adjusted) => Ok(adjusted),
+                _ => Err(StoreError::BadReply("expected adjustments".into())),
+            }
+        }));
+        let answers = answers.await.map_err(|error| match error {
+            // Another slot may have done its part, so the caller must not assume that nothing changed.
+            StoreError::Unreachable(source) | StoreError::BadState(source) if groups.len() > 1 => {
+                StoreError::Lost(source)
+            }
+            error => error,
+        })?;
+        for (group, answer) in groups.iter().zip(answers) {
+            for (index, adjusted) in group.iter().zip(answer) {
+                done[*index] = Some(adjusted);
+            }
+        }
+        self.forget_hints(&plan);
+        Ok(done.into_iter().flatten().collect())
     }
 
     /// Clears the usage of the states of a plan, which are in one slot.

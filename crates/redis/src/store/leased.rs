@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use tidegate_core::{Limit, Outcome, Outcomes, PermitId, Retry, StoreError};
+use tidegate_core::{
+    Adjusted, AdjustedCharge, Limit, Outcome, Outcomes, PermitId, Retry, StoreError,
+};
 use tokio::time::Instant;
 
 use super::StoreInner;
@@ -398,12 +400,20 @@ impl StoreInner {
     }
 
     /// Puts back into its pool the units of a request that does not need them.
-    pub(super) fn put_back(&self, planned: &PlannedCharge<'_>, outcome: &Outcome) -> bool {
-        let Some(shared) = self.pools.get(planned.state.name) else {
-            return false;
-        };
-        let is_of = |lease: &UnitLease| lease.charged_at == outcome.at;
-        shared.pool.lock().put_back(planned.charge.cost, is_of)
+    pub(super) fn put_back(
+        &self,
+        planned: &PlannedCharge<'_>,
+        change: &AdjustedCharge<'_>,
+    ) -> Option<Adjusted> {
+        let given_back = change.charge.cost.checked_sub(change.actual)?;
+        let shared = self.pools.get(planned.state.name)?;
+        let is_of = |lease: &UnitLease| lease.charged_at == change.charged_at;
+        let mut pool = shared.pool.lock();
+        pool.put_back(given_back, is_of).then(|| Adjusted {
+            given_back,
+            remaining: pool.units(),
+            ..Adjusted::default()
+        })
     }
 
     /// Gives back the units in the pools that are chosen.

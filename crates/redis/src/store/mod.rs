@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{
-    Charge, Limit, Outcome, Outcomes, PermitId, RemoteStore, Request, Scope, StoreError,
-    StoreFuture,
+    AdjustedCharges, Adjustment, Charge, ExtendAnswer, Limit, Micros, Outcomes, PermitId,
+    RemoteStore, Request, ReservationId, ReserveRequest, Reserved, Scope, SettleAnswer,
+    SettleRequest, StoreError, StoreFuture, StoredReservation, Timestamp,
 };
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -280,15 +281,35 @@ impl RemoteStore for RedisStore {
         })
     }
 
-    fn give_back<'a>(
+    fn adjust<'a>(&'a self, adjustment: &'a Adjustment<'a>) -> StoreFuture<'a, AdjustedCharges> {
+        self.call(self.inner.adjust(adjustment))
+    }
+
+    fn reserve<'a>(&'a self, _request: &'a ReserveRequest<'a>) -> StoreFuture<'a, Reserved> {
+        self.call(async { Err(StoreError::Unreachable("no reservations yet".into())) })
+    }
+
+    fn settle_reservation<'a>(
         &'a self,
-        request: &'a Request<'a>,
-        outcomes: &'a [Outcome],
-    ) -> StoreFuture<'a, ()> {
-        self.call(async {
-            let plan = self.inner.plan(request);
-            self.inner.give_back(&plan, outcomes).await
-        })
+        _request: &'a SettleRequest<'a>,
+    ) -> StoreFuture<'a, SettleAnswer> {
+        self.call(async { Err(StoreError::Unreachable("no reservations yet".into())) })
+    }
+
+    fn extend_reservation(
+        &self,
+        _id: ReservationId,
+        _ttl: Micros,
+        _at: Option<Timestamp>,
+    ) -> StoreFuture<'_, ExtendAnswer> {
+        self.call(async { Err(StoreError::Unreachable("no reservations yet".into())) })
+    }
+
+    fn look_at_reservation(
+        &self,
+        _id: ReservationId,
+    ) -> StoreFuture<'_, Option<StoredReservation>> {
+        self.call(async { Err(StoreError::Unreachable("no reservations yet".into())) })
     }
 
     fn settle<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes> {

@@ -1,7 +1,7 @@
 //! Reads the script's reply and checks its form: a server may answer anything.
 
 use redis::Value;
-use tidegate_core::{Micros, Outcome, Outcomes, Retry, Timestamp};
+use tidegate_core::{Adjusted, AdjustedCharges, Micros, Outcome, Outcomes, Retry, Timestamp};
 
 use super::{LuaCharge, LuaStep, Op};
 
@@ -10,6 +10,8 @@ use super::{LuaCharge, LuaStep, Op};
 pub(crate) enum StepOutcome {
     /// Of a charge, a peek or a settlement: one outcome for each charge.
     Outcomes(Outcomes),
+    /// Of an adjustment: what it did to each charge.
+    Adjusted(AdjustedCharges),
     /// For a lease: the units taken in advance.
     Leased(Leased),
     /// Of a release or renewal of permits: whether they were live in this slot, and the states in other slots
@@ -180,9 +182,15 @@ impl LuaStep {
                 });
                 Ok(StepOutcome::Healed(findings.collect::<Result<_, _>>()?))
             }
-            Op::GiveBack | Op::Return | Op::Register | Op::Unregister | Op::Forget => {
-                Ok(StepOutcome::Done)
+            Op::Adjust => {
+                let (adjusted, rest) = values.as_chunks::<4>();
+                if !rest.is_empty() || adjusted.len() != self.charges.len() {
+                    return Err(BadReply);
+                }
+                let adjusted = adjusted.iter().map(read_adjusted);
+                Ok(StepOutcome::Adjusted(adjusted.collect::<Result<_, _>>()?))
             }
+            Op::Return | Op::Register | Op::Unregister | Op::Forget => Ok(StepOutcome::Done),
         }
     }
 }
@@ -205,6 +213,16 @@ impl LuaCharge {
             at: time(at)?,
         })
     }
+}
+
+fn read_adjusted(values: &[Value; 4]) -> Result<Adjusted, BadReply> {
+    let [given_back, overrun, uncharged, remaining] = values;
+    Ok(Adjusted {
+        given_back: number(given_back)?,
+        overrun: number(overrun)?,
+        uncharged: number(uncharged)?,
+        remaining: number(remaining)?,
+    })
 }
 
 /// A wait. One of nothing, too: only an outcome that allows has none.

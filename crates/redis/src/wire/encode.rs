@@ -97,7 +97,7 @@ impl Op {
             Self::Peek => "peek",
             Self::Preview => "preview",
             Self::Settle => "settle",
-            Self::GiveBack => "give_back",
+            Self::Adjust => "adjust",
             Self::Lease => "lease",
             Self::Return => "return",
             Self::Register => "register",
@@ -167,13 +167,15 @@ impl LuaCharge {
         command.arg(self.cost.min(MAX_COST)).arg(self.first + 1);
         match self.extra {
             Extra::None => {}
-            Extra::GivenBack {
+            Extra::Adjusted {
                 charged_at,
                 taken_at,
+                actual,
             } => {
                 command
                     .arg(charged_at.as_micros())
-                    .arg(taken_at.as_micros());
+                    .arg(taken_at.as_micros())
+                    .arg(actual.min(MAX_COST));
             }
             Extra::Remembered(time) => {
                 command.arg(time.get() / 1_000);

@@ -50,7 +50,8 @@ async fn what_changes_a_limit_here_clears_the_memory_of_it() {
     let outcomes = store.charge(&request).await.unwrap();
     assert!(outcomes[0].allowed, "after a reset");
     assert!(!asked.ask(&store, 1).await.unwrap().allowed);
-    store.give_back(&request, &outcomes).await.unwrap();
+    let charges = request.given_back(&outcomes).unwrap();
+    store.adjust(&request.adjusting(&charges)).await.unwrap();
     assert!(
         asked.ask(&store, 1).await.unwrap().allowed,
         "after a give-back"

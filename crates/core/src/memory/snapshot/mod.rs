@@ -16,6 +16,7 @@ use self::states::{KeptState, decode, encode, words_of};
 use self::words::{WordReader, WordWriter};
 use super::keys::KeyHasher;
 use super::lock::Lock;
+use super::reservation_book::ReservationBook;
 use super::resets::Resets;
 use super::slot::{KeyHash, Slot};
 use super::stripe::Stripe;
@@ -258,6 +259,7 @@ impl MemoryStoreBuilder {
             return Err(SnapshotError::OtherNames);
         }
         let stripes = Stripes::new(self.max_keys, self.max_memory, self.clock);
+        let reservations = ReservationBook::new(self.max_reservations);
         if flags & TIMELESS != 0 {
             stripes.shared().stop_expiring();
         }
@@ -285,6 +287,11 @@ impl MemoryStoreBuilder {
             expired,
             evicted: stats.evicted,
         };
-        Ok((MemoryStore { stripes, hasher }, restored))
+        let store = MemoryStore {
+            stripes,
+            hasher,
+            reservations,
+        };
+        Ok((store, restored))
     }
 }

@@ -170,6 +170,7 @@ fn a_later_state_of_a_key_takes_the_place_of_an_earlier_one() {
     let store = MemoryStore {
         stripes: Stripes::new(10, usize::MAX, std::sync::Arc::new(ManualClock::new(NOW))),
         hasher: KeyHasher::new(hasher.secret()),
+        reservations: ReservationBook::new(1),
     };
     let charge = Charge {
         scope: &scope,

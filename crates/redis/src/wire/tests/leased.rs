@@ -235,7 +235,7 @@ fn a_leased_window_never_admits_more_than_its_limit() {
                     };
                     let request = Request::new(&unused).at(now);
                     let step = LuaStep::give_back(&keys(), &plan(&request), &[outcome]).unwrap();
-                    assert_eq!(server.ask(&step), Ok(StepOutcome::Done));
+                    server.ask(&step).unwrap();
                     hands[index] = None;
                 }
                 _ => {

@@ -82,7 +82,7 @@ fn what_is_not_used_is_not_kept() {
             server.ask(&LuaStep::peek(&plan(&request))).unwrap();
             if cost == 1 {
                 let back = LuaStep::give_back(&keys(), &plan(&request), &outcomes).unwrap();
-                assert_eq!(server.ask(&back), Ok(StepOutcome::Done));
+                server.ask(&back).unwrap();
             }
         }
         if limit.algorithm().is_bucket() {
