@@ -181,6 +181,35 @@ impl Costs {
         }
     }
 
+    /// These costs, replaced by what was spent: a unit that is not named keeps its estimate. None if one of them is by
+    /// unit and the other is not.
+    pub(crate) fn replaced_by(&self, actual: &Self) -> Option<Self> {
+        match (&self.0, &actual.0) {
+            (CostList::One(_), CostList::One(_)) => Some(actual.clone()),
+            (CostList::ByUnit(_), CostList::ByUnit(spent)) => {
+                let kept = self.map(|unit, cost| actual.named(unit).unwrap_or(cost));
+                let new = spent.iter().filter(|(unit, _)| self.named(unit).is_none());
+                let list = kept.units().iter().chain(new).cloned();
+                Some(Self(CostList::ByUnit(list.collect())))
+            }
+            _ => None,
+        }
+    }
+
+    /// A cost for each unit of these; of one cost, the cost that it becomes in `requests`.
+    pub(crate) fn map(&self, of: impl Fn(&CostUnit, u64) -> u64) -> Self {
+        Self(match &self.0 {
+            CostList::One(cost) => CostList::One(of(&CostUnit::REQUESTS, *cost)),
+            CostList::ByUnit(list) => {
+                let list = list.iter();
+                CostList::ByUnit(
+                    list.map(|(unit, cost)| (unit.clone(), of(unit, *cost)))
+                        .collect(),
+                )
+            }
+        })
+    }
+
     /// Whether nothing is asked for: the cost is 0, or all that are named are.
     pub fn is_zero(&self) -> bool {
         match &self.0 {

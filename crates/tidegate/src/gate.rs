@@ -25,8 +25,10 @@ mod parts;
 mod pipeline;
 mod receipt;
 mod reconcile;
+mod reserving;
 mod reset;
 mod rule_decision;
+mod settlement;
 mod spent;
 
 pub use charge::Charged;
@@ -40,7 +42,9 @@ pub use observer::{Observed, ObservedPart, ObservedRule, Observer, RuleWatch};
 pub use parts::{Asked, Part};
 pub use receipt::{KeptReceipt, Receipt};
 pub use reconcile::Unreconciled;
+pub use reserving::{ReservationCounts, ReservationEnd, ReservationGuard, ReserveError};
 pub use reset::{Reset, ResetCounter, ResetError};
+pub use settlement::{SettleError, SettledLimit, Settlement};
 
 use std::sync::Arc;
 
@@ -94,6 +98,7 @@ pub struct Gate {
     instances: u64,
     invalid_credentials: InvalidCredentials,
     observer: Option<Arc<dyn Observer>>,
+    reservations: Arc<ReservationCounts>,
 }
 
 impl Gate {
@@ -121,6 +126,7 @@ impl Gate {
             instances: 1,
             invalid_credentials: InvalidCredentials::default(),
             observer: None,
+            reservations: Arc::default(),
         }
     }
 

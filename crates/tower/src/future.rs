@@ -8,9 +8,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, request, response};
 use http_body::Body;
-use tidegate::gate::{Decision, Receipt, RulesInForce};
+use tidegate::gate::{Decision, Receipt, RulesInForce, SettleError, Settlement};
 use tidegate::rules::RuleSet;
-use tidegate::{Attributes, Gate, StoreError};
+use tidegate::{Attributes, Costs, Gate};
 use tokio::runtime::Handle;
 use tower_service::Service;
 
@@ -155,10 +155,10 @@ impl RequestHandler {
         head: &response::Parts,
         hold: Option<RequestPermit>,
     ) -> Tail {
-        let cost = self.settings.settle.as_ref().and_then(|cost| cost(head));
-        if let Some(cost) = cost {
+        let costs = self.settings.settle.as_ref().and_then(|costs| costs(head));
+        if let Some(costs) = costs {
             let gate = Arc::clone(&self.gate);
-            let settling = async move { settled(gate.settle(receipt, cost).await) };
+            let settling = async move { settled(&gate.settle(receipt, costs).await) };
             // In a task of its own, so that it is done even if the client goes away.
             if let Ok(runtime) = Handle::try_current() {
                 let _ = runtime.spawn(settling).await;
@@ -166,12 +166,16 @@ impl RequestHandler {
             return Tail::new(hold, None);
         }
         let Some(cost) = self.settings.settle_bytes.clone() else {
+            // It costs what it was charged, so that the store is not called.
+            let estimate = receipt.estimate().clone();
+            settled(&self.gate.settle(receipt, estimate).await);
             return Tail::new(hold, None);
         };
         let (gate, runtime) = (Arc::clone(&self.gate), Handle::try_current());
         let at_the_end = move |bytes| {
-            if let (Some(cost), Ok(runtime)) = (cost(bytes), runtime) {
-                runtime.spawn(async move { settled(gate.settle(receipt, cost).await) });
+            let costs = cost(bytes).map_or_else(|| receipt.estimate().clone(), Costs::from);
+            if let Ok(runtime) = runtime {
+                runtime.spawn(async move { settled(&gate.settle(receipt, costs).await) });
             }
         };
         Tail::new(hold, Some(Box::new(at_the_end)))
@@ -193,8 +197,12 @@ async fn decide(
         next_keys().await;
         known = attributes(settings, parts, &rules)?;
     }
-    let deciding = gate.decide_by(&rules, settings.front_end, &known);
-    Ok(Box::new(deciding.await))
+    let receipt = if settings.is_settled() {
+        gate.reserve_by(&rules, settings.front_end, &known).await
+    } else {
+        gate.decide_by(&rules, settings.front_end, &known).await
+    };
+    Ok(Box::new(receipt))
 }
 
 /// What a request is known by, as an extension of one that was described before it is decided: to describe it may be
@@ -222,7 +230,7 @@ pub(crate) fn attributes<'r>(
     question::of(parts, settings, rules)
 }
 
-fn settled(ended: Result<(), StoreError>) {
+fn settled(ended: &Result<Settlement, SettleError>) {
     if let Err(error) = ended {
         tracing::debug!(%error, "what a request cost could not be settled");
     }

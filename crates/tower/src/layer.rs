@@ -10,7 +10,7 @@ use tidegate::address::{ForwardedHeader, TrustedProxies};
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::{DenialAnswer, FrontEnd};
-use tidegate::{AttributeError, Attributes, Gate};
+use tidegate::{AttributeError, Attributes, Costs, Gate};
 use tower_layer::Layer;
 
 use crate::background::BackgroundRequests;
@@ -195,6 +195,33 @@ impl RateLimitLayer {
         })
     }
 
+    /// The costs by unit that a request comes with, such as an estimate that is [settled](Self::settle_costs) by the
+    /// answer.
+    ///
+    /// ```
+    /// use http::HeaderMap;
+    /// use tidegate::Costs;
+    /// use tidegate_tower::RateLimitLayer;
+    ///
+    /// fn tokens(headers: &HeaderMap, name: &str) -> Option<Costs> {
+    ///     let tokens = headers.get(name)?.to_str().ok()?.parse().ok()?;
+    ///     Costs::by_unit([("tokens", tokens)]).ok()
+    /// }
+    ///
+    /// fn by_tokens(layer: RateLimitLayer) -> RateLimitLayer {
+    ///     layer
+    ///         .costs(|request| tokens(&request.headers, "x-max-tokens").unwrap_or(Costs::from(1)))
+    ///         .settle_costs(|head| tokens(&head.headers, "x-tokens-used"))
+    /// }
+    /// ```
+    #[must_use]
+    pub fn costs(self, costs: impl Fn(&request::Parts) -> Costs + Send + Sync + 'static) -> Self {
+        self.attributes(move |request, attributes| {
+            attributes.set_cost(costs(request));
+            Ok(())
+        })
+    }
+
     /// What a request turned out to cost, by the head of its answer, in place of the cost that it came
     /// with. What is more is taken without asking, up to a full quota; what is less is given back. With
     /// `None` it costs what it was charged.
@@ -203,7 +230,17 @@ impl RateLimitLayer {
         self,
         cost: impl Fn(&response::Parts) -> Option<u64> + Send + Sync + 'static,
     ) -> Self {
-        self.with(|settings| settings.settle = Some(Arc::new(cost)))
+        self.settle_costs(move |head| cost(head).map(Costs::from))
+    }
+
+    /// The same for requests with [costs by unit](Self::costs), in place of [`settle`](Self::settle). A unit that is
+    /// not named costs what it was charged.
+    #[must_use]
+    pub fn settle_costs(
+        self,
+        costs: impl Fn(&response::Parts) -> Option<Costs> + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|settings| settings.settle = Some(Arc::new(costs)))
     }
 
     /// The same by the bytes of the answer's body that were sent, once it has ended or was given up;

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, request, response};
 use tidegate::address::{ForwardedHeader, TrustedProxies};
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::{FrontEnd, RuleSet};
-use tidegate::{AttributeError, Attributes};
+use tidegate::{AttributeError, Attributes, Costs};
 
 use crate::background::BackgroundRequests;
 use crate::error::RequestError;
@@ -23,7 +23,7 @@ type Describe = dyn for<'r> Fn(&'r request::Parts, &mut Attributes<'r>) -> Resul
     + Send
     + Sync;
 type NextKeys = dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
-type CostOfHead = dyn Fn(&response::Parts) -> Option<u64> + Send + Sync;
+type CostsOfHead = dyn Fn(&response::Parts) -> Option<Costs> + Send + Sync;
 type CostOfBytes = dyn Fn(u64) -> Option<u64> + Send + Sync;
 
 #[derive(Clone)]
@@ -53,7 +53,7 @@ pub(crate) struct Settings {
     /// Where requests that hold a permit continue when their client has left. None: they are dropped with
     /// their client.
     pub(crate) background: Option<Arc<BackgroundRequests>>,
-    pub(crate) settle: Option<Arc<CostOfHead>>,
+    pub(crate) settle: Option<Arc<CostsOfHead>>,
     pub(crate) settle_bytes: Option<Arc<CostOfBytes>>,
 }
 

@@ -80,19 +80,19 @@ impl Gate {
             Asked::Request(attributes) => {
                 let mut pipeline = self.pipeline(rules, attributes, attributes.costs());
                 run_in_memory(&mut pipeline, store);
-                pipeline.into_receipt()
+                pipeline.into_receipt(attributes.costs().clone())
             }
             Asked::Costing(attributes, costs) => {
                 let mut pipeline = self.pipeline(rules, attributes, costs);
                 run_in_memory(&mut pipeline, store);
-                pipeline.into_receipt()
+                pipeline.into_receipt(costs.clone())
             }
             Asked::Parts(parts) => {
                 let mut pipelines = pipelines_of(self, rules, parts);
                 for pipeline in &mut pipelines {
                     run_in_memory(pipeline, store);
                 }
-                Receipt::from_pipelines(pipelines)
+                Receipt::from_pipelines(pipelines, asked.costs())
             }
         };
         self.observe(began, front_end, asked, &receipt);
@@ -114,7 +114,7 @@ impl Gate {
             Asked::Parts(parts) => pipelines_of(self, rules, parts),
         };
         self.run(&mut pipelines).await;
-        let receipt = Receipt::from_pipelines(pipelines);
+        let receipt = Receipt::from_pipelines(pipelines, asked.costs());
         self.observe(began, front_end, asked, &receipt);
         receipt
     }

@@ -128,6 +128,10 @@ impl RuleState {
         &self.counts
     }
 
+    pub(super) fn shared_counts(&self) -> &Arc<RuleCounts> {
+        &self.counts
+    }
+
     pub(super) fn adaptive(&self) -> Option<&AdaptiveLimit> {
         self.adaptive.as_deref()
     }

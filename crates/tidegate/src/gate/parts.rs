@@ -49,6 +49,14 @@ impl<'a, 'b> Asked<'a, 'b> {
     }
 }
 
+impl Asked<'_, '_> {
+    /// The costs of the request; of several parts, those of the first.
+    pub(super) fn costs(self) -> Costs {
+        let first = self.parts().next();
+        first.map_or_else(|| Costs::from(1), |(_, costs)| costs.clone())
+    }
+}
+
 impl<'a, 'b> From<&'a Attributes<'b>> for Asked<'a, 'b> {
     fn from(attributes: &'a Attributes<'b>) -> Self {
         Self::Request(attributes)

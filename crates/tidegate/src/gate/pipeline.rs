@@ -13,6 +13,7 @@ use super::in_force::InForce;
 use super::parts::Part;
 use super::receipt::Receipt;
 use super::rule_decision::{ChargeStage, RuleDecision, RuleDecisions};
+use crate::costs::Costs;
 use crate::reason::Reason;
 
 /// One request on its way to a decision: all of its enforced limits are charged, or none.
@@ -253,11 +254,11 @@ impl Pipeline {
     }
 
     /// The decision, of a request without parts.
-    pub(super) fn into_receipt(self) -> Receipt {
+    pub(super) fn into_receipt(self, estimate: Costs) -> Receipt {
         note_use(&self.in_force, &self.rules);
         let permit = self.permit.filter(|_| self.is_allowed());
         let decision = Decision::new(self.in_force, self.rules, permit);
-        Receipt::new(Decisions::one(decision), self.at)
+        Receipt::new(Decisions::one(decision), self.at, estimate)
     }
 
     /// The decision about each part.

@@ -1,26 +1,31 @@
 //! What a request was charged, kept so that it can be given back or settled when the request is done.
+//! `settlement.rs` does that.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 use smol_str::SmolStr;
-use tidegate_core::{
-    Charge, Limit, Outcome, Outcomes, PermitId, Request, Scope, StoreError, Timestamp,
-};
+use tidegate_core::{Charge, Limit, Outcome, PermitId, Scope, Timestamp};
 
-use super::local::{LocalCharge, LocalRequest};
-use super::pipeline::{Pipeline, Verb};
+use super::local::LocalCharge;
+use super::pipeline::Pipeline;
+use super::reserving::OpenReservation;
 use super::rule_decision::{ChargeStage, RuleDecision};
-use super::{Decision, Decisions, Gate};
-use crate::rules::{OnStoreFailure, Share};
+use super::{Decision, Decisions};
+use crate::costs::{CostUnit, Costs};
+use crate::rules::{OnStoreFailure, RuleCounts, Share};
 
 /// A decision, and what it takes to change afterwards what was charged by it: once, because both
-/// [`Gate::give_back`] and [`Gate::settle`] use it up.
+/// [`Gate::give_back`](super::Gate::give_back) and [`Gate::settle`](super::Gate::settle) use it up.
 #[derive(Debug)]
 #[must_use = "without the receipt nothing can be given back or settled"]
 pub struct Receipt {
     decisions: Decisions,
     at: Option<Timestamp>,
+    /// What the request came with; of several parts, the first.
+    estimate: Costs,
+    /// If the cost is an estimate, and charged.
+    pub(super) reservation: Option<OpenReservation>,
 }
 
 /// What a request was charged, by itself: keys, limits, times and costs, and neither the decision nor the rules. To be
@@ -28,15 +33,20 @@ pub struct Receipt {
 #[derive(Debug)]
 #[must_use = "without it nothing can be given back or settled"]
 pub struct KeptReceipt {
-    /// Those of all enforced rules together, those of each shadow rule on their own.
-    groups: SmallVec<[Lines; 1]>,
+    lines: SmallVec<[Line; 1]>,
     permit: Option<PermitId>,
     at: Option<Timestamp>,
+    estimate: Costs,
+    pub(super) reservation: Option<OpenReservation>,
 }
 
 /// What one limit charged.
 #[derive(Debug, Clone)]
 struct Line {
+    rule: SmolStr,
+    counts: Arc<RuleCounts>,
+    unit: CostUnit,
+    is_shadow: bool,
     scope: Scope,
     limit: Limit,
     key: SmolStr,
@@ -52,29 +62,45 @@ struct Line {
     is_local: bool,
 }
 
-/// Lines that were charged together.
-type Lines = SmallVec<[Line; 1]>;
-
-/// How a line changes when it is settled.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Change {
-    More(u64),
-    Less(u64),
+/// What one limit charged, borrowed from a receipt.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ChargedLimit<'l> {
+    pub(super) rule: &'l str,
+    pub(super) counts: &'l Arc<RuleCounts>,
+    pub(super) unit: &'l CostUnit,
+    pub(super) is_shadow: bool,
+    /// With the cost that was charged.
+    pub(super) charge: Charge<'l>,
+    /// What the rule charges for each unit of the request's own cost.
+    pub(super) unit_cost: u64,
+    pub(super) outcome: &'l Outcome,
+    pub(super) is_degraded: bool,
+    pub(super) share: Option<&'l Arc<Share>>,
+    pub(super) is_local: bool,
 }
 
+/// What a receipt charged.
+pub(super) type ChargedLimits<'l> = SmallVec<[ChargedLimit<'l>; 2]>;
+
 impl Receipt {
-    pub(super) fn new(decisions: Decisions, at: Option<Timestamp>) -> Self {
-        Self { decisions, at }
+    #[inline]
+    pub(super) fn new(decisions: Decisions, at: Option<Timestamp>, estimate: Costs) -> Self {
+        Self {
+            decisions,
+            at,
+            estimate,
+            reservation: None,
+        }
     }
 
     /// The receipt of a request that these pipelines decided.
-    pub(super) fn from_pipelines(pipelines: Vec<Pipeline>) -> Self {
+    pub(super) fn from_pipelines(pipelines: Vec<Pipeline>, estimate: Costs) -> Self {
         let mut decisions = SmallVec::new();
         let at = pipelines.first().and_then(|pipeline| pipeline.at);
         for pipeline in pipelines {
             pipeline.finish_parts(&mut decisions);
         }
-        Self::new(Decisions::many(decisions), at)
+        Self::new(Decisions::many(decisions), at, estimate)
     }
 
     /// The decision; of a request of several parts, that about the first of them.
@@ -99,28 +125,49 @@ impl Receipt {
 
     /// What was charged, without the decision and the rules that it was made by.
     pub fn into_kept(self) -> KeptReceipt {
-        let mut groups = SmallVec::new();
-        // By descriptors a part may be charged although another is denied; it then stays charged.
-        let is_charged = self.decisions.iter().all(Decision::is_allowed);
-        for decision in self.decisions.iter() {
-            let rules = || {
-                let rules = decision.rules().iter();
-                rules.filter(|rule| rule.stage != ChargeStage::Peek)
-            };
-            if is_charged {
-                let enforced = rules().filter(|rule| !rule.is_shadow);
-                groups.push(enforced.flat_map(|rule| lines(decision, rule)).collect());
-            }
-            for rule in rules().filter(|rule| rule.is_shadow && rule.is_allowed()) {
-                groups.push(lines(decision, rule).collect());
-            }
-        }
-        groups.retain(|lines: &mut Lines| !lines.is_empty());
+        let lines = self.charged().iter().map(Line::of).collect();
         KeptReceipt {
-            groups,
-            permit: self.decisions.iter().find_map(Decision::permit),
+            lines,
+            permit: self.permit(),
             at: self.at,
+            estimate: self.estimate,
+            reservation: self.reservation,
         }
+    }
+
+    /// The cost that the request came with.
+    pub fn estimate(&self) -> &Costs {
+        &self.estimate
+    }
+
+    pub(super) fn at(&self) -> Option<Timestamp> {
+        self.at
+    }
+
+    pub(super) fn permit(&self) -> Option<PermitId> {
+        self.decisions.iter().find_map(Decision::permit)
+    }
+
+    /// What was charged: by all enforced rules if they allow the request, and by each shadow rule that does.
+    pub(super) fn charged(&self) -> ChargedLimits<'_> {
+        let mut charged = ChargedLimits::new();
+        // By descriptors a part may be charged although another is denied; it then stays charged.
+        let is_admitted = self.decisions.iter().all(Decision::is_allowed);
+        for decision in self.decisions.iter() {
+            let taking = decision.rules().iter();
+            let taking =
+                taking.filter(|rule| rule.stage != ChargeStage::Peek && !rule.is_uncharged);
+            for rule in taking {
+                let is_charged = match rule.is_shadow {
+                    true => rule.is_allowed(),
+                    false => is_admitted,
+                };
+                if is_charged {
+                    charged.extend(charged_by(decision, rule));
+                }
+            }
+        }
+        charged
     }
 }
 
@@ -130,158 +177,103 @@ impl From<Receipt> for KeptReceipt {
     }
 }
 
+impl KeptReceipt {
+    pub(super) fn estimate(&self) -> &Costs {
+        &self.estimate
+    }
+
+    pub(super) fn at(&self) -> Option<Timestamp> {
+        self.at
+    }
+
+    pub(super) fn permit(&self) -> Option<PermitId> {
+        self.permit
+    }
+
+    pub(super) fn charged(&self) -> ChargedLimits<'_> {
+        self.lines.iter().map(Line::charged).collect()
+    }
+}
+
 /// What each limit of a rule charged.
-fn lines<'r>(decision: &'r Decision, decided: &'r RuleDecision) -> impl Iterator<Item = Line> {
+fn charged_by<'r>(
+    decision: &'r Decision,
+    decided: &'r RuleDecision,
+) -> impl Iterator<Item = ChargedLimit<'r>> {
     let in_force = decision.in_force();
-    let is_local = in_force.at(decided.rule).on_store_failure() == OnStoreFailure::Local;
+    let rule = in_force.at(decided.rule);
+    let counts = in_force.state(decided.rule).shared_counts();
+    let is_local = rule.on_store_failure() == OnStoreFailure::Local;
     let charged = decided.charges(in_force).zip(&decided.answers);
-    charged.map(move |(charge, answer)| Line {
-        scope: charge.scope.clone(),
-        limit: charge.limit.clone(),
-        key: SmolStr::new(charge.key),
-        cost: charge.cost,
+    charged.map(move |(charge, answer)| ChargedLimit {
+        rule: rule.id(),
+        counts,
+        unit: rule.unit(),
+        is_shadow: decided.is_shadow,
+        charge,
         unit_cost: decided.unit_cost,
-        outcome: answer.outcome,
+        outcome: &answer.outcome,
         is_degraded: answer.is_degraded,
-        share: answer.share.clone(),
+        share: answer.share.as_ref(),
         is_local,
     })
 }
 
 impl Line {
-    /// What makes `cost` of what was charged for the request.
-    fn change_to(&self, cost: u64) -> Change {
-        let wanted = self.unit_cost.saturating_mul(cost);
-        match wanted.checked_sub(self.cost) {
-            Some(more) => Change::More(more),
-            None => Change::Less(self.cost - wanted),
-        }
-    }
-
-    fn costing(&self, cost: u64) -> Self {
+    fn of(charged: &ChargedLimit<'_>) -> Self {
         Self {
-            cost,
-            ..self.clone()
+            rule: SmolStr::new(charged.rule),
+            counts: Arc::clone(charged.counts),
+            unit: charged.unit.clone(),
+            is_shadow: charged.is_shadow,
+            scope: charged.charge.scope.clone(),
+            limit: charged.charge.limit.clone(),
+            key: SmolStr::new(charged.charge.key),
+            cost: charged.charge.cost,
+            unit_cost: charged.unit_cost,
+            outcome: *charged.outcome,
+            is_degraded: charged.is_degraded,
+            share: charged.share.cloned(),
+            is_local: charged.is_local,
         }
     }
 
-    fn charge(&self) -> Charge<'_> {
-        Charge {
-            scope: &self.scope,
-            limit: &self.limit,
-            key: &self.key,
-            cost: self.cost,
-        }
-    }
-
-    fn of_share<'l>(&'l self, share: &'l Arc<Share>) -> LocalCharge<'l> {
-        LocalCharge {
-            share,
-            key: &self.key,
-            cost: self.cost,
+    fn charged(&self) -> ChargedLimit<'_> {
+        ChargedLimit {
+            rule: &self.rule,
+            counts: &self.counts,
+            unit: &self.unit,
+            is_shadow: self.is_shadow,
+            charge: Charge {
+                scope: &self.scope,
+                limit: &self.limit,
+                key: &self.key,
+                cost: self.cost,
+            },
+            unit_cost: self.unit_cost,
+            outcome: &self.outcome,
+            is_degraded: self.is_degraded,
+            share: self.share.as_ref(),
+            is_local: self.is_local,
         }
     }
 }
 
-impl Gate {
-    /// Takes back what a request was charged that did not go on after all, and releases what it held.
-    ///
-    /// Of a bucket what has not flowed back since, of a window what is still counted there. What the
-    /// store charged without being able to say so stays charged.
-    pub async fn give_back(&self, receipt: impl Into<KeptReceipt>) -> Result<(), StoreError> {
-        let receipt = receipt.into();
-        let mut ended = Ok(());
-        for lines in &receipt.groups {
-            let given = self
-                .give_back_lines(lines, receipt.permit, receipt.at)
-                .await;
-            ended = ended.and(given);
+impl<'l> ChargedLimit<'l> {
+    /// What it costs after all, if nothing is said about its unit: what was charged.
+    pub(super) fn actual(&self, actual: &Costs) -> u64 {
+        match actual.named(self.unit) {
+            Some(cost) => cost.saturating_mul(self.unit_cost),
+            None => self.charge.cost,
         }
-        ended
     }
 
-    /// Charges a request what it turned out to cost, in place of the cost that it came with: what is
-    /// more is taken without asking, up to a full quota; what is less is given back.
-    ///
-    /// If the store cannot be reached, rules with `on_store_failure: local` count it locally, and it is
-    /// reconciled with the store later.
-    pub async fn settle(
-        &self,
-        receipt: impl Into<KeptReceipt>,
-        cost: u64,
-    ) -> Result<(), StoreError> {
-        let receipt = receipt.into();
-        let mut ended = Ok(());
-        for lines in &receipt.groups {
-            let (mut more, mut less) = (Lines::new(), Lines::new());
-            for line in lines.iter().filter(|line| !line.limit.is_concurrency()) {
-                match line.change_to(cost) {
-                    Change::More(0) => {}
-                    Change::More(cost) => more.push(line.costing(cost)),
-                    Change::Less(cost) => less.push(line.costing(cost)),
-                }
-            }
-            let given = self.give_back_lines(&less, None, receipt.at).await;
-            let settled = self.settle_lines(&more, receipt.at).await;
-            ended = ended.and(given).and(settled);
+    /// A charge of another cost to this instance's share.
+    pub(super) fn of_share(&self, share: &'l Arc<Share>, cost: u64) -> LocalCharge<'l> {
+        LocalCharge {
+            share,
+            key: self.charge.key,
+            cost,
         }
-        ended
-    }
-
-    async fn give_back_lines(
-        &self,
-        lines: &Lines,
-        permit: Option<PermitId>,
-        at: Option<Timestamp>,
-    ) -> Result<(), StoreError> {
-        for line in lines {
-            if let Some(share) = &line.share {
-                let request = LocalRequest {
-                    charges: &[line.of_share(share)],
-                    at,
-                    permit,
-                    verb: Verb::Charge,
-                };
-                self.local.give_back(&request, &[line.outcome]);
-            }
-        }
-        let stored = lines.iter().filter(|line| !line.is_degraded);
-        let (charges, outcomes): (SmallVec<[Charge<'_>; 4]>, Outcomes) =
-            stored.map(|line| (line.charge(), line.outcome)).unzip();
-        if charges.is_empty() {
-            return Ok(());
-        }
-        let request = Request {
-            charges: &charges,
-            at,
-            permit,
-        };
-        self.store.give_back(&request, &outcomes).await
-    }
-
-    async fn settle_lines(&self, lines: &Lines, at: Option<Timestamp>) -> Result<(), StoreError> {
-        for line in lines {
-            if let Some(share) = &line.share {
-                self.local.settle(&line.of_share(share), at);
-            }
-        }
-        let stored = || lines.iter().filter(|line| !line.is_degraded);
-        let charges: SmallVec<[Charge<'_>; 4]> = stored().map(Line::charge).collect();
-        if charges.is_empty() {
-            return Ok(());
-        }
-        let request = Request {
-            charges: &charges,
-            at,
-            permit: None,
-        };
-        let answer = self.store.settle(&request).await;
-        if answer.as_ref().is_err_and(StoreError::left_nothing) {
-            for line in stored().filter(|line| line.is_local) {
-                let share = Share::of(&line.scope, &line.limit, self.instances());
-                self.local.settle(&line.of_share(&share), at);
-            }
-        }
-        answer.map(drop)
     }
 }

@@ -97,6 +97,44 @@ impl Verdict {
 /// The column of requests that the rule allowed and another one denied.
 const OVERRULED: usize = Verdict::ALL.len();
 
+/// What becomes of units that a rule was charged for a reservation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BudgetKind {
+    /// Charged as an estimate.
+    Reserved,
+    /// What it cost after all.
+    Settled,
+    /// Given back.
+    GivenBack,
+    /// Charged above the estimate.
+    Overrun,
+    /// Spent above the estimate, and not charged for lack of room.
+    Uncharged,
+}
+
+impl BudgetKind {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Reserved,
+        Self::Settled,
+        Self::GivenBack,
+        Self::Overrun,
+        Self::Uncharged,
+    ];
+
+    /// The name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reserved => "reserved",
+            Self::Settled => "settled",
+            Self::GivenBack => "given_back",
+            Self::Overrun => "overrun",
+            Self::Uncharged => "uncharged",
+        }
+    }
+}
+
 /// The decisions of one rule.
 #[doc(hidden)]
 #[derive(Debug, Default)]
@@ -110,6 +148,9 @@ pub struct RuleCounts {
     pub(crate) unread_costs: AtomicU64,
     delayed: AtomicU64,
     admitted: AtomicU64,
+    /// By [`BudgetKind`].
+    budget: [AtomicU64; BudgetKind::ALL.len()],
+    warned: AtomicU64,
 }
 
 impl RuleCounts {
@@ -177,6 +218,28 @@ impl RuleCounts {
     /// Counts the cost of a request that was admitted.
     pub(crate) fn count_admitted(&self, cost: u64) {
         self.admitted.fetch_add(cost, Ordering::Relaxed);
+    }
+
+    /// Counts units of a reservation.
+    pub(crate) fn count_budget(&self, kind: BudgetKind, units: u64) {
+        if units > 0 {
+            self.budget[kind as usize].fetch_add(units, Ordering::Relaxed);
+        }
+    }
+
+    /// The units of reservations that this became of.
+    pub fn budget(&self, kind: BudgetKind) -> u64 {
+        self.budget[kind as usize].load(Ordering::Relaxed)
+    }
+
+    /// Counts a charge or settlement that took a counter to `warn_at` of its limit.
+    pub(crate) fn count_warned(&self) {
+        add_one(&self.warned);
+    }
+
+    /// How often a charge or settlement took a counter to `warn_at` of its limit.
+    pub fn warned(&self) -> u64 {
+        self.warned.load(Ordering::Relaxed)
     }
 
     /// The cost of all requests that were admitted. Wraps around.

@@ -50,7 +50,7 @@ pub use builder::{MatchBuilder, RuleBuilder};
 pub use condition::Condition;
 pub(crate) use counter_key::{CounterKey, MissingNames};
 pub(crate) use counts::add_one;
-pub use counts::{FrontEnd, RuleCounts, Verdict};
+pub use counts::{BudgetKind, FrontEnd, RuleCounts, Verdict};
 pub use denied::{DenialAnswer, DenialFacts};
 pub use digest::ValueDigest;
 pub(crate) use explain::{Explaining, limits_text};

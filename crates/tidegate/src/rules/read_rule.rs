@@ -14,7 +14,7 @@ use super::read_budget::Budget;
 use super::read_limit::{self, Counting};
 use super::read_override::{networks_of, override_key};
 use super::read_time::Validity;
-use super::rule::{Consistency, Cost, Missing, Mode, OnStoreFailure, Rule};
+use super::rule::{Consistency, Cost, Missing, Mode, OnStoreFailure, Rule, Unsettled};
 use super::{RuleSettings, hashed, read_match, warnings, write};
 use crate::adaptive::AdaptiveBounds;
 use crate::attributes;
@@ -118,6 +118,9 @@ pub(super) fn rule(
     // Shadow rules gain nothing from leases.
     if sync == Consistency::Leased && mode == Mode::Enforce {
         scope = scope.leased();
+    }
+    if budget.unsettled == Unsettled::GiveBack {
+        scope = scope.giving_back();
     }
     let adaptive = counting.adaptive.and_then(|bounds| moving(bounds, &grants));
     let rule = Rule {

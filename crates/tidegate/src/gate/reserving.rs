@@ -1,0 +1,283 @@
+//! Reservations of this process: an estimate is charged first, and settled with the true cost by whoever holds the
+//! receipt or the guard. They need no record in the store.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_core::Store;
+use tokio::runtime::Handle;
+
+use super::settlement::Change;
+use super::{Asked, Decision, Gate, Receipt, RulesInForce, SettleError, Settlement};
+use crate::attributes::Attributes;
+use crate::costs::Costs;
+use crate::rules::{BudgetKind, FrontEnd, add_one};
+
+/// Why nothing was reserved, and nothing was decided. A denial is not an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReserveError {
+    /// The cost is 0, or all costs are.
+    #[error("a cost of 0 reserves nothing; to ask without taking, decide with that cost")]
+    NothingToReserve,
+}
+
+/// An estimate that was charged and is not settled yet.
+///
+/// Made by [`Gate::reserve`]. Dropped without being settled, what it was charged stays charged: the work may have been
+/// done. Permits that it holds are released then.
+#[must_use = "a reservation that is not settled keeps its estimate"]
+pub struct ReservationGuard<'g> {
+    gate: &'g Gate,
+    receipt: Receipt,
+    /// Whether it is not settled or cancelled yet.
+    is_open: bool,
+}
+
+impl Gate {
+    /// Charges an estimate of what a request will cost, exactly as [`decide`](Self::decide) does: all limits, or none.
+    /// The guard settles it when the true cost is known.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use tidegate::rules::RuleSet;
+    /// use tidegate::{Attributes, Costs, Gate, MemoryStore};
+    ///
+    /// let rules = RuleSet::from_yaml("
+    /// rules:
+    ///   - {id: requests, per: [api_key], missing: deny, limit: 300/minute}
+    ///   - {id: tokens, per: [api_key], missing: deny, unit: tokens, limit: 100/minute}
+    /// ")?;
+    /// let gate = Gate::new(MemoryStore::new(), rules);
+    /// let mut attributes = Attributes::new();
+    /// attributes.insert("api_key", "k1")?;
+    ///
+    /// let estimate = Costs::by_unit([("tokens", 60)])?;
+    /// let guard = gate.reserve(&attributes, estimate.clone()).await?;
+    /// assert!(guard.decision().is_allowed());
+    /// // A second one would be more than there is.
+    /// assert!(gate.reserve(&attributes, estimate).await?.decision().is_denied());
+    ///
+    /// // … the work is done, and took 25 tokens …
+    /// let settlement = guard.settle(Costs::by_unit([("tokens", 25)])?).await?;
+    /// assert_eq!(settlement.given_back(), Costs::by_unit([("tokens", 35)])?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub async fn reserve(
+        &self,
+        attributes: &Attributes<'_>,
+        costs: impl Into<Costs>,
+    ) -> Result<ReservationGuard<'_>, ReserveError> {
+        let costs = costs.into();
+        if costs.is_zero() {
+            return Err(ReserveError::NothingToReserve);
+        }
+        let rules = self.rules();
+        let asked = Asked::Costing(attributes, &costs);
+        let receipt = self.reserve_by(&rules, FrontEnd::Library, asked).await;
+        Ok(ReservationGuard {
+            gate: self,
+            receipt,
+            is_open: true,
+        })
+    }
+
+    /// Decides a request of a front end as [`decide_by`](Self::decide_by) does, whose cost is an estimate. The receipt
+    /// counts as a reservation until it is settled, given back or dropped.
+    pub async fn reserve_by<'a, 'b: 'a>(
+        &self,
+        rules: &RulesInForce,
+        front_end: FrontEnd,
+        asked: impl Into<Asked<'a, 'b>>,
+    ) -> Receipt {
+        let mut receipt = self.decide_by(rules, front_end, asked).await;
+        if receipt.decisions().is_allowed() {
+            let mut is_charged = false;
+            for limit in receipt.charged().iter().filter(|limit| !limit.is_shadow) {
+                let cost = limit.charge.cost;
+                is_charged |= cost > 0;
+                limit.counts.count_budget(BudgetKind::Reserved, cost);
+            }
+            if is_charged {
+                receipt.reservation = Some(OpenReservation::new(&self.reservations));
+            }
+        }
+        receipt
+    }
+
+    /// The reservations of this process.
+    pub fn reservations(&self) -> &ReservationCounts {
+        &self.reservations
+    }
+}
+
+impl ReservationGuard<'_> {
+    /// Whether the estimate was charged, with the details for the caller.
+    pub fn decision(&self) -> &Decision {
+        self.receipt.decision()
+    }
+
+    /// Replaces the estimate by the true cost: what is less is given back, what is more is charged without asking, up
+    /// to a full quota. A unit that is not named keeps its estimate. Permits are released.
+    ///
+    /// A guard of a denied request changes nothing.
+    pub async fn settle(mut self, costs: impl Into<Costs>) -> Result<Settlement, SettleError> {
+        let actual = costs.into();
+        self.end(Some(&actual)).await
+    }
+
+    /// Gives the estimate back, as if nothing had been spent.
+    pub async fn cancel(mut self) -> Result<Settlement, SettleError> {
+        self.end(None).await
+    }
+
+    async fn end(&mut self, actual: Option<&Costs>) -> Result<Settlement, SettleError> {
+        let reservation = self.receipt.reservation.take();
+        let charged = self.receipt.charged();
+        let change = Change {
+            actual,
+            at: self.receipt.at(),
+            permit: self.receipt.permit(),
+        };
+        let settling = self
+            .gate
+            .settle_charged(self.receipt.estimate(), &charged, change);
+        let ended = settling.await;
+        self.is_open = matches!(ended, Err(SettleError::OtherKind));
+        OpenReservation::note(reservation, &ended, actual.is_none());
+        ended
+    }
+}
+
+impl Drop for ReservationGuard<'_> {
+    fn drop(&mut self) {
+        let Some(permit) = self.receipt.permit().filter(|_| self.is_open) else {
+            return;
+        };
+        self.gate.local.release(permit);
+        match &self.gate.store {
+            Store::Memory(store) => {
+                store.release(permit);
+            }
+            Store::Remote(store) => {
+                let store = Arc::clone(store);
+                // Without a runtime they end by themselves, when their time is over.
+                if let Ok(runtime) = Handle::try_current() {
+                    runtime.spawn(async move { store.release(permit).await.is_ok() });
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for ReservationGuard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReservationGuard")
+            .field("decision", self.decision())
+            .field("is_open", &self.is_open)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a reservation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReservationEnd {
+    /// It was settled.
+    Settled,
+    /// It was given back.
+    Cancelled,
+    /// It ended unsettled.
+    Expired,
+    /// The store did not say whether it was settled.
+    Failed,
+    /// It was not made, because there were too many.
+    Refused,
+}
+
+impl ReservationEnd {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Settled,
+        Self::Cancelled,
+        Self::Expired,
+        Self::Failed,
+        Self::Refused,
+    ];
+
+    /// The name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Settled => "settled",
+            Self::Cancelled => "cancelled",
+            Self::Expired => "expired",
+            Self::Failed => "failed",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// The reservations of a gate: how many are open in this process, and how the others ended.
+#[derive(Debug, Default)]
+pub struct ReservationCounts {
+    open: AtomicU64,
+    ended: [AtomicU64; ReservationEnd::ALL.len()],
+}
+
+impl ReservationCounts {
+    /// How many are open in this process.
+    pub fn open(&self) -> u64 {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// How many ended like this.
+    pub fn ended(&self, end: ReservationEnd) -> u64 {
+        self.ended[end as usize].load(Ordering::Relaxed)
+    }
+
+    /// Counts one that ended.
+    pub(super) fn count(&self, end: ReservationEnd) {
+        add_one(&self.ended[end as usize]);
+    }
+}
+
+/// A reservation that is counted as open until this is dropped.
+#[derive(Debug)]
+pub(super) struct OpenReservation {
+    counts: Arc<ReservationCounts>,
+    end: ReservationEnd,
+}
+
+impl OpenReservation {
+    fn new(counts: &Arc<ReservationCounts>) -> Self {
+        add_one(&counts.open);
+        Self {
+            counts: Arc::clone(counts),
+            end: ReservationEnd::Expired,
+        }
+    }
+
+    /// Counts how it ended.
+    pub(super) fn note<T>(
+        reservation: Option<Self>,
+        ended: &Result<T, SettleError>,
+        is_cancelled: bool,
+    ) {
+        if let Some(mut reservation) = reservation {
+            reservation.end = match ended {
+                Ok(_) if is_cancelled => ReservationEnd::Cancelled,
+                Ok(_) => ReservationEnd::Settled,
+                Err(SettleError::OtherKind) => ReservationEnd::Expired,
+                Err(SettleError::Store(_)) => ReservationEnd::Failed,
+            };
+        }
+    }
+}
+
+impl Drop for OpenReservation {
+    fn drop(&mut self) {
+        self.counts.open.fetch_sub(1, Ordering::Relaxed);
+        self.counts.count(self.end);
+    }
+}

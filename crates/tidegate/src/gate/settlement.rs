@@ -1,0 +1,307 @@
+//! Changes afterwards what a request was charged: gives back what it did not use, charges what it used more.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use smol_str::SmolStr;
+use tidegate_core::{Adjusted, AdjustedCharge, Adjustment, PermitId, StoreError, Timestamp};
+
+use super::Gate;
+use super::local::LocalRequest;
+use super::pipeline::Verb;
+use super::receipt::{ChargedLimit, KeptReceipt};
+use super::reserving::OpenReservation;
+use crate::costs::{CostUnit, Costs};
+use crate::rules::{BudgetKind, RuleCounts, Share};
+
+/// What settling a request changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settlement {
+    estimate: Costs,
+    settled: Costs,
+    limits: SmallVec<[SettledLimit; 1]>,
+}
+
+/// What settling a request changed in one counter, in its own unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SettledLimit {
+    rule: SmolStr,
+    /// What the limit counts.
+    pub unit: CostUnit,
+    /// Whether the rule only counts.
+    pub is_shadow: bool,
+    /// The quota: requests per window, or the capacity of a bucket.
+    pub limit: u64,
+    /// What was charged when the request was decided.
+    pub reserved: u64,
+    /// What it costs after all.
+    pub settled: u64,
+    /// What was given back: less than the difference if some of it had flowed back, left its window, or was reset.
+    pub given_back: u64,
+    /// What was charged in addition, without asking.
+    pub overrun: u64,
+    /// What should have been charged in addition and found no room.
+    pub uncharged: u64,
+}
+
+/// Why a request could not be settled. What it was charged stays charged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettleError {
+    /// The request came with costs by unit and is settled with one cost, or the reverse.
+    #[error(
+        "a request that was charged by unit is settled by unit, and one with a single cost by a single cost"
+    )]
+    OtherKind,
+    /// The store could not answer. If the outcome is unknown, the call must not be repeated.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Settlement {
+    /// What the request cost: what it was settled with, and of units that were not named the estimate.
+    pub fn settled(&self) -> &Costs {
+        &self.settled
+    }
+
+    /// The estimate less that, by unit.
+    pub fn given_back(&self) -> Costs {
+        self.difference(u64::saturating_sub)
+    }
+
+    /// What the request cost above the estimate, by unit.
+    pub fn overrun(&self) -> Costs {
+        self.difference(|estimate, settled| settled.saturating_sub(estimate))
+    }
+
+    /// What happened in each counter.
+    pub fn limits(&self) -> &[SettledLimit] {
+        &self.limits
+    }
+
+    fn difference(&self, of: fn(u64, u64) -> u64) -> Costs {
+        match (self.estimate.plain(), self.settled.plain()) {
+            (Some(estimate), Some(settled)) => of(estimate, settled).into(),
+            _ => self.settled.map(|unit, settled| {
+                let estimate = self.estimate.named(unit).unwrap_or_default();
+                of(estimate, settled)
+            }),
+        }
+    }
+}
+
+impl SettledLimit {
+    /// The id of the rule.
+    pub fn rule(&self) -> &str {
+        &self.rule
+    }
+
+    fn count(&self, counts: &RuleCounts) {
+        for (kind, units) in [
+            (BudgetKind::Settled, self.settled),
+            (BudgetKind::GivenBack, self.given_back),
+            (BudgetKind::Overrun, self.overrun),
+            (BudgetKind::Uncharged, self.uncharged),
+        ] {
+            counts.count_budget(kind, units);
+        }
+    }
+
+    fn new(charged: &ChargedLimit<'_>, settled: u64, adjusted: Adjusted) -> Self {
+        Self {
+            rule: SmolStr::new(charged.rule),
+            unit: charged.unit.clone(),
+            is_shadow: charged.is_shadow,
+            limit: charged.outcome.limit,
+            reserved: charged.charge.cost,
+            settled,
+            given_back: adjusted.given_back,
+            overrun: adjusted.overrun,
+            uncharged: adjusted.uncharged,
+        }
+    }
+}
+
+/// What is changed of charges.
+#[derive(Clone, Copy)]
+pub(super) struct Change<'c> {
+    /// What was spent; none if nothing was.
+    pub(super) actual: Option<&'c Costs>,
+    pub(super) at: Option<Timestamp>,
+    /// Released, if it is there. Otherwise permits stay as they are.
+    pub(super) permit: Option<PermitId>,
+}
+
+impl Gate {
+    /// Takes back what a request was charged that did not go on after all, and releases what it held.
+    ///
+    /// Of a bucket what has not flowed back since, of a window what is still counted there. What the
+    /// store charged without being able to say so stays charged.
+    pub async fn give_back(&self, receipt: impl Into<KeptReceipt>) -> Result<(), StoreError> {
+        let mut receipt = receipt.into();
+        let reservation = receipt.reservation.take();
+        let change = Change {
+            actual: None,
+            at: receipt.at(),
+            permit: receipt.permit(),
+        };
+        let (_, ended) = self.change(&receipt.charged(), change).await;
+        let ended = ended.map_err(SettleError::from);
+        OpenReservation::note(reservation, &ended, true);
+        match ended {
+            Err(SettleError::Store(error)) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Charges a request what it turned out to cost, in place of the cost that it came with: what is
+    /// more is taken without asking, up to a full quota; what is less is given back. A unit that is not named keeps
+    /// its estimate. All of it is one call to the store. Permits stay as they are.
+    ///
+    /// If the store cannot be reached, rules with `on_store_failure: local` count it locally, and it is
+    /// reconciled with the store later.
+    pub async fn settle(
+        &self,
+        receipt: impl Into<KeptReceipt>,
+        costs: impl Into<Costs>,
+    ) -> Result<Settlement, SettleError> {
+        let (mut receipt, actual) = (receipt.into(), costs.into());
+        let reservation = receipt.reservation.take();
+        let change = Change {
+            actual: Some(&actual),
+            at: receipt.at(),
+            permit: None,
+        };
+        let charged = receipt.charged();
+        let settling = self.settle_charged(receipt.estimate(), &charged, change);
+        let ended = settling.await;
+        OpenReservation::note(reservation, &ended, false);
+        ended
+    }
+
+    /// Settles what was charged for an estimate.
+    pub(super) async fn settle_charged(
+        &self,
+        estimate: &Costs,
+        charged: &[ChargedLimit<'_>],
+        change: Change<'_>,
+    ) -> Result<Settlement, SettleError> {
+        let settled = match change.actual {
+            Some(actual) => estimate.replaced_by(actual).ok_or(SettleError::OtherKind)?,
+            None => estimate.map(|_, _| 0),
+        };
+        let (limits, ended) = self.change(charged, change).await;
+        ended?;
+        Ok(Settlement {
+            estimate: estimate.clone(),
+            settled,
+            limits,
+        })
+    }
+
+    /// Changes what was charged, in one call to the store and in the counters of this instance. Also returns what
+    /// happened in each counter, as far as it is known.
+    pub(super) async fn change(
+        &self,
+        charged: &[ChargedLimit<'_>],
+        change: Change<'_>,
+    ) -> (SmallVec<[SettledLimit; 1]>, Result<(), StoreError>) {
+        let is_left = |limit: &ChargedLimit<'_>| {
+            limit.charge.limit.is_concurrency() && change.permit.is_none()
+        };
+        let actual = |limit: &ChargedLimit<'_>| match change.actual {
+            Some(actual) => limit.actual(actual),
+            None => 0,
+        };
+        let is_stored = |limit: &ChargedLimit<'_>| {
+            let is_same = actual(limit) == limit.charge.cost;
+            !limit.is_degraded
+                && !is_left(limit)
+                && (!is_same || limit.charge.limit.is_concurrency())
+        };
+        let stored = charged.iter().filter(|limit| is_stored(limit));
+        let stored: SmallVec<[AdjustedCharge<'_>; 2]> = stored
+            .map(|limit| AdjustedCharge::new(limit.charge, limit.outcome, actual(limit)))
+            .collect();
+        let adjustment = Adjustment {
+            charges: &stored,
+            at: change.at,
+            permit: change.permit,
+        };
+        let answer = match stored.is_empty() {
+            true => Ok(SmallVec::new()),
+            false => self.store.adjust(&adjustment).await,
+        };
+        let left_nothing = answer.as_ref().is_err_and(StoreError::left_nothing);
+        let (mut adjusted, ended) = match answer {
+            Ok(adjusted) => (adjusted.into_iter(), Ok(())),
+            Err(error) => (SmallVec::new().into_iter(), Err(error)),
+        };
+        let mut limits = SmallVec::new();
+        for limit in charged.iter().filter(|limit| !is_left(limit)) {
+            let wanted = actual(limit);
+            let done = if is_stored(limit) {
+                if left_nothing && limit.is_local {
+                    let (scope, whole) = (limit.charge.scope, limit.charge.limit);
+                    let share = Share::of(scope, whole, self.instances());
+                    self.overrun_locally(limit, &share, wanted, change.at);
+                }
+                adjusted.next().unwrap_or_default()
+            } else {
+                match limit.share {
+                    Some(share) => self.change_locally(limit, share, wanted, change),
+                    None => Adjusted::default(),
+                }
+            };
+            let settled = SettledLimit::new(limit, wanted, done);
+            if ended.is_ok() && !limit.is_shadow {
+                settled.count(limit.counts);
+            }
+            limits.push(settled);
+        }
+        (limits, ended)
+    }
+
+    /// Changes what this instance alone was charged.
+    fn change_locally(
+        &self,
+        limit: &ChargedLimit<'_>,
+        share: &Arc<Share>,
+        wanted: u64,
+        change: Change<'_>,
+    ) -> Adjusted {
+        let Some(given_back) = limit.charge.cost.checked_sub(wanted) else {
+            return self.overrun_locally(limit, share, wanted, change.at);
+        };
+        let request = LocalRequest {
+            charges: &[limit.of_share(share, given_back)],
+            at: change.at,
+            permit: change.permit,
+            verb: Verb::Charge,
+        };
+        self.local.give_back(&request, &[*limit.outcome]);
+        Adjusted {
+            given_back,
+            ..Adjusted::default()
+        }
+    }
+
+    /// Charges this instance alone for what a request cost more than it was charged.
+    fn overrun_locally(
+        &self,
+        limit: &ChargedLimit<'_>,
+        share: &Arc<Share>,
+        wanted: u64,
+        at: Option<Timestamp>,
+    ) -> Adjusted {
+        let overrun = wanted.saturating_sub(limit.charge.cost);
+        if overrun > 0 && !limit.charge.limit.is_concurrency() {
+            self.local.settle(&limit.of_share(share, overrun), at);
+        }
+        Adjusted {
+            overrun,
+            ..Adjusted::default()
+        }
+    }
+}
