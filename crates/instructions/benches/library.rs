@@ -1,4 +1,4 @@
-//! The library: a check of a limiter, and a decision of a gate in memory.
+//! The library: a check of a limiter, a decision of a gate in memory, and a reservation that is settled.
 
 #![expect(clippy::expect_used, reason = "a benchmark may")]
 
@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use tidegate::rules::RuleSet;
-use tidegate::{Attributes, Gate, Limiter, ManualClock, MemoryStore, Micros, Timestamp};
+use tidegate::{Attributes, Costs, Gate, Limiter, ManualClock, MemoryStore, Micros, Timestamp};
 use tidegate_instructions::{count, run};
 
 /// How many checks, and how many decisions, one benchmark makes.
@@ -66,8 +66,43 @@ fn decide(setup: (Gate, ManualClock)) -> (Gate, ManualClock) {
     setup
 }
 
+/// A gate with one rule for every request that counts tokens.
+fn gate_by_tokens() -> (Gate, ManualClock) {
+    let rules = "rules: [{id: all, per: [user_id], missing: deny, unit: tokens, limit: 1000/day burst 100000000}]";
+    let clock = ManualClock::new(Timestamp::from_seconds(1_800_000_000));
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let rules = RuleSet::from_yaml(rules).expect("rules that are sound");
+    let gate = Gate::with_clock(store, rules, clock.clone());
+    reserve_once(&gate);
+    (gate, clock)
+}
+
+fn reserve(setup: (Gate, ManualClock)) -> (Gate, ManualClock) {
+    let (gate, clock) = &setup;
+    for _ in 0..DECISIONS {
+        clock.advance(Micros::new(7));
+        reserve_once(gate);
+    }
+    setup
+}
+
+/// One reservation that is settled for less, with the making of its attributes and costs.
+fn reserve_once(gate: &Gate) {
+    let attributes = attributes();
+    let tokens = |tokens| Costs::by_unit([("tokens", tokens)]).expect("a sound unit");
+    let guard = ready(gate.reserve(&attributes, tokens(black_box(60))));
+    let guard = guard.expect("a cost above zero");
+    let settled = ready(guard.settle(tokens(black_box(25))));
+    black_box(settled).expect("a store in memory does not fail");
+}
+
 /// One decision, with the making of its attributes.
 fn decide_once(gate: &Gate) {
+    let attributes = attributes();
+    black_box(ready(gate.decide(&attributes)));
+}
+
+fn attributes() -> Attributes<'static> {
     let mut attributes = Attributes::new();
     for (name, value) in [
         ("path", "/svc7/users/42"),
@@ -79,12 +114,17 @@ fn decide_once(gate: &Gate) {
         let inserted = attributes.insert(black_box(name), black_box(value));
         inserted.expect("attributes that are sound");
     }
-    let decision = pin!(gate.decide(&attributes));
+    attributes
+}
+
+/// What a future of a gate in memory returns.
+fn ready<F: Future>(future: F) -> F::Output {
+    let future = pin!(future);
     let mut context = Context::from_waker(Waker::noop());
-    let Poll::Ready(decision) = decision.poll(&mut context) else {
+    let Poll::Ready(output) = future.poll(&mut context) else {
         unreachable!("a store in memory answers without waiting");
     };
-    black_box(decision);
+    output
 }
 
 fn main() {
@@ -94,6 +134,9 @@ fn main() {
             count(limiter_with(10_000), check);
         }),
         ("decide.one_rule", || count(gate_with(1), decide)),
+        ("reserve_and_settle.one_rule", || {
+            count(gate_by_tokens(), reserve);
+        }),
         ("decide.thousand_rules", || count(gate_with(1_000), decide)),
     ]);
 }

@@ -4,7 +4,9 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 use crate::admin::Admin;
-use crate::telemetry::{counter, gauge, register_process, register_rules, register_unreconciled};
+use crate::telemetry::{
+    counter, gauge, register_process, register_reservations, register_rules, register_unreconciled,
+};
 
 /// All metrics of the server, as `OpenMetrics` text.
 pub(crate) async fn metrics_page(admin: &Admin) -> String {
@@ -33,6 +35,7 @@ fn register_server(registry: &mut Registry, admin: &Admin, is_ready: bool) {
     if let Some(kept) = &admin.counters {
         kept.register_metrics(registry);
     }
+    register_reservations(registry, &admin.gate);
     register_unreconciled(registry, admin.gate.unreconciled());
     admin.decider.identity.register_metrics(registry);
     admin.decider.access.refusals.register(registry, front_ends);

@@ -30,6 +30,7 @@ mod reset;
 mod rule_decision;
 mod settlement;
 mod spent;
+mod warned;
 
 pub use charge::Charged;
 pub use deciding::StoreIsRemote;
@@ -45,6 +46,7 @@ pub use reconcile::Unreconciled;
 pub use reserving::{ReservationCounts, ReservationEnd, ReservationGuard, ReserveError};
 pub use reset::{Reset, ResetCounter, ResetError};
 pub use settlement::{SettleError, SettledLimit, Settlement};
+pub use warned::WarnedLimit;
 
 use std::sync::Arc;
 

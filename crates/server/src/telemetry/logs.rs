@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::Arc;
 
-use tidegate::gate::Decision;
+use tidegate::gate::{Decision, WarnedLimit};
 use tidegate::rules::{Rule, RuleSettings, ValueDigest};
 use tidegate::{Attributes, Limit, Limiter, Micros, Reason};
 use tracing_subscriber::filter::Targets;
@@ -16,6 +16,8 @@ use crate::config::LogSettings;
 
 /// The rate at which denied requests are logged.
 const DENIALS: &str = "10/second burst 20";
+/// The rate at which one rule logs counters that have reached `warn_at`.
+const WARNINGS: &str = "1/second";
 
 /// Starts logging. Only the first call in a process has an effect.
 pub fn start(settings: &LogSettings) {
@@ -60,6 +62,37 @@ impl<W: Write> Write for AsciiJson<W> {
     }
 }
 
+/// Logs counters that have reached `warn_at` of their limit: at most one a second for a rule, and never the key itself.
+pub(crate) struct WarningLog {
+    sample: Option<Limiter>,
+    digests: LoggedKeys,
+}
+
+impl WarningLog {
+    pub(crate) fn new(digests: LoggedKeys) -> Self {
+        Self {
+            sample: Limiter::new(WARNINGS).ok(),
+            digests,
+        }
+    }
+
+    pub(crate) fn warned(&self, warned: &WarnedLimit<'_>) {
+        let (sample, rule) = (self.sample.as_ref(), warned.rule);
+        if sample.is_none_or(|sample| sample.check(rule.id()).is_denied()) {
+            return;
+        }
+        let key = self.digests.digests(warned.key_values());
+        tracing::warn!(
+            rule = rule.id(),
+            key,
+            used = warned.used,
+            limit = warned.limit,
+            unit = rule.unit().as_str(),
+            "reached `warn_at` of its limit"
+        );
+    }
+}
+
 /// Logs which key is denied by which rule: a few a second at most, and never the key itself.
 pub(crate) struct DenialLog {
     sample: Option<Limiter>,
@@ -77,12 +110,17 @@ impl LoggedKeys {
     /// The key of a request by this rule: the digest of each value, with commas between them. `None` if it has no key,
     /// or shares one with all clients.
     pub(crate) fn key(&self, rule: &Rule, attributes: &Attributes<'_>) -> Option<String> {
-        let values = rule.key_values(attributes).into_iter();
-        let digests = values.map(|(name, value)| {
+        let values = rule.key_values(attributes);
+        self.digests(values.iter().map(|(name, value)| (*name, &**value)))
+    }
+
+    /// The digest of each value, with commas between them. `None` if there are none.
+    fn digests<'a>(&self, values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<String> {
+        let digests = values.into_iter().map(|(name, value)| {
             if self.settings.is_secret(name) {
-                self.digest.shown(&value)
+                self.digest.shown(value)
             } else {
-                self.digest.of(&value)
+                self.digest.of(value)
             }
         });
         let digests: Vec<String> = digests.collect();

@@ -22,4 +22,4 @@ pub(crate) use metrics::{
 pub(crate) use observer::DecisionObserver;
 pub(crate) use plain_text::plain_text;
 pub(crate) use process::register as register_process;
-pub(crate) use rule_metrics::register as register_rules;
+pub(crate) use rule_metrics::{register as register_rules, register_reservations};

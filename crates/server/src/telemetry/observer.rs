@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate::gate::{Charged, Observed, Observer, RuleWatch};
+use tidegate::gate::{Charged, Observed, Observer, RuleWatch, WarnedLimit};
 use tidegate::rules::Rule;
 use tidegate::store::Charge;
 use tidegate::{Attributes, CostUnit, Timestamp};
@@ -12,7 +12,7 @@ use tidegate_listen::clock::TickClock;
 
 use super::Metrics;
 use super::exchanges;
-use super::logs::{DenialLog, LoggedKeys};
+use super::logs::{DenialLog, LoggedKeys, WarningLog};
 use crate::activity::{RequestOutcome, ServerActivity, WatchedRule};
 
 /// The observer of the server's gate.
@@ -20,6 +20,7 @@ pub(crate) struct DecisionObserver {
     clock: TickClock,
     metrics: Arc<Metrics>,
     denials: DenialLog,
+    warnings: WarningLog,
     /// None if it is off.
     activity: Option<Arc<ServerActivity>>,
     /// The latest timestamp of a request, in microseconds; zero if none had one.
@@ -37,6 +38,7 @@ impl DecisionObserver {
         Self {
             clock: TickClock::new(),
             metrics,
+            warnings: WarningLog::new(keys.clone()),
             denials: DenialLog::new(keys),
             activity,
             latest_time: AtomicU64::new(0),
@@ -115,6 +117,10 @@ impl Observer for DecisionObserver {
             let request = RequestOutcome::of_limit(charge.cost, charged);
             activity.note_request(&request, charged.outcome.allowed);
         }
+    }
+
+    fn warned(&self, warned: &WarnedLimit<'_>) {
+        self.warnings.warned(warned);
     }
 
     fn watch(&self, rule: &Rule) -> Option<Arc<dyn RuleWatch>> {

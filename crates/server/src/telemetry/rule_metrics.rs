@@ -4,9 +4,9 @@
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
-use tidegate::Reason;
-use tidegate::gate::{RuleInForce, RulesInForce};
-use tidegate::rules::{FrontEnd, Mode, Rule, Verdict};
+use tidegate::gate::{ReservationEnd, RuleInForce, RulesInForce};
+use tidegate::rules::{BudgetKind, FrontEnd, Mode, Rule, Verdict};
+use tidegate::{Gate, Reason, Store};
 
 use super::metrics::gauge;
 use super::rule_limits;
@@ -23,6 +23,8 @@ struct Families {
     degraded: Family<Labels<2>, Counter>,
     condition_failures: Family<Labels<1>, Counter>,
     unread_costs: Family<Labels<1>, Counter>,
+    budget_units: Family<Labels<2>, Counter>,
+    warned: Family<Labels<1>, Counter>,
 }
 
 pub(crate) fn register(registry: &mut Registry, rules: &RulesInForce, front_ends: &[FrontEnd]) {
@@ -58,6 +60,16 @@ pub(crate) fn register(registry: &mut Registry, rules: &RulesInForce, front_ends
         "Costs taken from an attribute that was not a whole number",
         families.unread_costs,
     );
+    registry.register(
+        "budget_units",
+        "Units of reservations by rule: reserved, settled, given back, charged above the estimate, or spent without room",
+        families.budget_units,
+    );
+    registry.register(
+        "warned",
+        "Charges and settlements that took a counter to `warn_at` of its limit",
+        families.warned,
+    );
     registry.register("rules", "Rules in force", gauge(rules.len() as u64));
 }
 
@@ -91,6 +103,18 @@ impl Families {
                 self.degraded.get_or_create(&labels).inc_by(count);
             }
         }
+        let has_budget = has_zeros && !rule.unit().is_requests();
+        for kind in BudgetKind::ALL {
+            let count = counts.budget(kind);
+            if count > 0 || has_budget {
+                let labels = [id(), ("kind", kind.name().to_owned())];
+                self.budget_units.get_or_create(&labels).inc_by(count);
+            }
+        }
+        if counts.warned() > 0 || (has_zeros && rule.warn_at().is_some()) {
+            let warned = self.warned.get_or_create(&[id()]);
+            warned.inc_by(counts.warned());
+        }
         for (family, count) in [
             (&self.condition_failures, counts.condition_failures()),
             (&self.unread_costs, counts.unread_costs()),
@@ -100,6 +124,40 @@ impl Families {
             }
         }
     }
+}
+
+/// Registers the reservations of this server: those that are open in its process or stored in its memory, and how the
+/// others ended.
+pub(crate) fn register_reservations(registry: &mut Registry, gate: &Gate) {
+    let reservations = gate.reservations();
+    let (stored, expired) = match gate.store() {
+        Store::Memory(store) => {
+            let stats = store.stats();
+            (stats.reservations as u64, stats.expired_reservations)
+        }
+        Store::Remote(_) => (0, 0),
+    };
+    let ended = Family::<Labels<1>, Counter>::default();
+    for end in ReservationEnd::ALL {
+        let labels = [("end", end.name().to_owned())];
+        let of_store = if end == ReservationEnd::Expired {
+            expired
+        } else {
+            0
+        };
+        let count = reservations.ended(end) + of_store;
+        ended.get_or_create(&labels).inc_by(count);
+    }
+    registry.register(
+        "reservations",
+        "Reservations that have ended, by how",
+        ended,
+    );
+    registry.register(
+        "reservations",
+        "Reservations that are open on this server",
+        gauge(reservations.open() + stored),
+    );
 }
 
 /// Whether a rule in its mode can give this verdict.

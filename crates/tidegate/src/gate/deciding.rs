@@ -127,6 +127,7 @@ impl Gate {
                 decisions: receipt.decisions(),
                 asked,
             });
+            self.warn_of_charges(receipt);
         }
     }
 

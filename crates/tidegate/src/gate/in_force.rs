@@ -155,6 +155,8 @@ pub(super) struct InForce {
     states: Vec<RuleState>,
     /// The shares that were last asked for.
     shares: ArcSwapOption<Shares>,
+    /// Whether any rule has `warn_at`.
+    has_warnings: bool,
 }
 
 impl Deref for InForce {
@@ -173,8 +175,10 @@ impl InForce {
             let earlier = index.and_then(|index| earlier?.states.get(index));
             RuleState::of(rule, earlier, terms)
         };
+        let has_warnings = rules.iter().any(|rule| rule.warn_at().is_some());
         Self {
             states: rules.iter().map(of_rule).collect(),
+            has_warnings,
             rules,
             shares: ArcSwapOption::default(),
         }
@@ -187,6 +191,7 @@ impl InForce {
             rules: RuleSet::unindexed(rules),
             states,
             shares: ArcSwapOption::default(),
+            has_warnings: false,
         }
     }
 
@@ -195,6 +200,11 @@ impl InForce {
             rule: self.rules.shared(index),
             state: &self.states[index],
         }
+    }
+
+    /// Whether any rule has `warn_at`.
+    pub(super) fn has_warnings(&self) -> bool {
+        self.has_warnings
     }
 
     pub(super) fn state(&self, index: usize) -> &RuleState {

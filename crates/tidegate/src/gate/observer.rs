@@ -7,7 +7,7 @@ use tidegate_core::{Charge, Limit, Micros, Timestamp};
 
 use super::in_force::RuleState;
 use super::rule_decision::{ChargeStage, RuleDecision};
-use super::{Asked, Charged, Decision, Decisions};
+use super::{Asked, Charged, Decision, Decisions, WarnedLimit};
 use crate::attributes::Attributes;
 use crate::costs::Costs;
 use crate::reason::Reason;
@@ -26,6 +26,9 @@ pub trait Observer: Send + Sync + 'static {
 
     /// A limit that the caller brought was charged.
     fn charged(&self, _began: u64, _charge: &Charge<'_>, _charged: &Charged) {}
+
+    /// A charge or a settlement took a counter to `warn_at` of its limit.
+    fn warned(&self, _warned: &WarnedLimit<'_>) {}
 
     /// What it keeps with a rule, for as long as a rule with this id is in force.
     fn watch(&self, _rule: &Rule) -> Option<Arc<dyn RuleWatch>> {

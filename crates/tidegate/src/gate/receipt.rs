@@ -46,6 +46,7 @@ struct Line {
     rule: SmolStr,
     counts: Arc<RuleCounts>,
     unit: CostUnit,
+    warn_at: Option<u8>,
     is_shadow: bool,
     scope: Scope,
     limit: Limit,
@@ -68,6 +69,8 @@ pub(super) struct ChargedLimit<'l> {
     pub(super) rule: &'l str,
     pub(super) counts: &'l Arc<RuleCounts>,
     pub(super) unit: &'l CostUnit,
+    /// The percentage of the limit from which its use is reported.
+    pub(super) warn_at: Option<u8>,
     pub(super) is_shadow: bool,
     /// With the cost that was charged.
     pub(super) charge: Charge<'l>,
@@ -209,6 +212,7 @@ fn charged_by<'r>(
         rule: rule.id(),
         counts,
         unit: rule.unit(),
+        warn_at: rule.warn_at(),
         is_shadow: decided.is_shadow,
         charge,
         unit_cost: decided.unit_cost,
@@ -225,6 +229,7 @@ impl Line {
             rule: SmolStr::new(charged.rule),
             counts: Arc::clone(charged.counts),
             unit: charged.unit.clone(),
+            warn_at: charged.warn_at,
             is_shadow: charged.is_shadow,
             scope: charged.charge.scope.clone(),
             limit: charged.charge.limit.clone(),
@@ -243,6 +248,7 @@ impl Line {
             rule: &self.rule,
             counts: &self.counts,
             unit: &self.unit,
+            warn_at: self.warn_at,
             is_shadow: self.is_shadow,
             charge: Charge {
                 scope: &self.scope,

@@ -255,6 +255,10 @@ impl Gate {
                 }
             };
             let settled = SettledLimit::new(limit, wanted, done);
+            if done.overrun > 0 && is_stored(limit) {
+                let used = limit.outcome.limit.saturating_sub(done.remaining);
+                self.warn(limit, used, done.overrun);
+            }
             if ended.is_ok() && !limit.is_shadow {
                 settled.count(limit.counts);
             }

@@ -115,6 +115,29 @@ impl Rule {
     }
 }
 
+impl Rule {
+    /// The attributes and values that a [key](Self::key) was made of. None of a counter that clients share, and of a
+    /// descriptor's.
+    pub(crate) fn values_of_key<'a>(&'a self, key: &'a str) -> Vec<(&'a str, &'a str)> {
+        let names = self.per.iter().map(String::as_str);
+        match self.per.len() {
+            _ if key.is_empty() || self.descriptor.is_some() => Vec::new(),
+            1 => names.zip([key]).collect(),
+            _ => names.zip(split(key)).collect(),
+        }
+    }
+}
+
+/// The values that were [joined](joined) to this name.
+fn split(mut key: &str) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        let (length, rest) = key.split_once(':')?;
+        let (value, rest) = rest.split_at_checked(length.parse().ok()?)?;
+        key = rest;
+        Some(value)
+    })
+}
+
 /// Several values as one name: with their lengths, so that no choice of values makes two alike.
 pub(super) fn joined(values: &[Cow<'_, str>]) -> String {
     let length = values.iter().map(|value| value.len() + 6).sum();

@@ -21,6 +21,8 @@ mod readings;
 mod reasons;
 mod receipts;
 mod replacing;
+mod reserving;
+mod units;
 
 use std::ops::Deref;
 use std::sync::Arc;
