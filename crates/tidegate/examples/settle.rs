@@ -1,35 +1,46 @@
-//! Charges a language model's tokens when they are known: an estimate before the call, the true cost after it.
+//! Limits a language model by tokens: an estimate is reserved before each call, the true cost is settled after it.
 //!
 //! Run it with `cargo run -p tidegate --example settle`.
 
 use std::error::Error;
 
-use tidegate::rules::{FrontEnd, RuleSet};
-use tidegate::{Attributes, Gate, MemoryStore};
+use tidegate::rules::RuleSet;
+use tidegate::{Attributes, Costs, CostsError, Gate, MemoryStore};
 
-/// Charged before the call, because the length of the answer is not known yet.
+/// Reserved before the call, because the length of the answer is not known yet.
 const ESTIMATE: u64 = 400;
+
+const RULES: &str = "
+rules:
+  - {id: requests, per: [team], limit: 100/minute}
+  - {id: tokens, per: [team], unit: tokens, limit: 2000/minute}
+";
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let rules = "rules: [{id: tokens, per: [team], limit: 2000/minute}]";
-    let gate = Gate::new(MemoryStore::new(), RuleSet::from_yaml(rules)?);
+    let gate = Gate::new(MemoryStore::new(), RuleSet::from_yaml(RULES)?);
+    let mut attributes = Attributes::new();
+    attributes.insert("team", "a")?;
     for question in 1..=4 {
-        let mut attributes = Attributes::new().with_cost(ESTIMATE);
-        attributes.insert("team", "a")?;
-        let rules = gate.rules();
-        let receipt = gate.decide_by(&rules, FrontEnd::Library, &attributes).await;
-        if receipt.decision().is_denied() {
-            let wait = receipt.decision().retry_after();
+        let guard = gate.reserve(&attributes, tokens(ESTIMATE)?).await?;
+        if guard.decision().is_denied() {
+            let wait = guard.decision().retry_after();
             println!("question {question}: denied, try again in {wait:?}");
             continue;
         }
-        let tokens = answer(question);
+        let used = answer(question);
         // Takes the rest, or gives back what was too much. Never denied, because the tokens are spent.
-        gate.settle(receipt, tokens).await?;
-        println!("question {question}: {tokens} tokens");
+        let settlement = guard.settle(tokens(used)?).await?;
+        let (given_back, overrun) = (settlement.given_back(), settlement.overrun());
+        println!(
+            "question {question}: {used} tokens; given back {given_back:?}, overrun {overrun:?}"
+        );
     }
     Ok(())
+}
+
+fn tokens(tokens: u64) -> Result<Costs, CostsError> {
+    Costs::by_unit([("tokens", tokens)])
 }
 
 /// Stands for the call to the model. Returns how many tokens it took.

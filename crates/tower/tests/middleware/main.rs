@@ -4,6 +4,7 @@
 #![expect(clippy::panic, reason = "a test may")]
 
 mod adaptive;
+mod budgets;
 mod gone;
 mod grpc;
 mod permits;
