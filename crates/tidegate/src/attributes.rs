@@ -138,11 +138,10 @@ impl<'a> Attributes<'a> {
 
     /// The same request with this cost, or with costs by unit. Zero asks and takes nothing.
     #[must_use]
-    pub fn with_cost(self, cost: impl Into<Costs>) -> Self {
-        Self {
-            costs: cost.into(),
-            ..self
-        }
+    #[inline]
+    pub fn with_cost(mut self, cost: impl Into<Costs>) -> Self {
+        self.costs = cost.into();
+        self
     }
 
     /// The same request at a time of its own: for replays and tests.

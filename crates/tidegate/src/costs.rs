@@ -1,6 +1,7 @@
 //! What a request costs: one number for every rule, or numbers by unit.
 
 use std::fmt;
+use std::sync::Arc;
 
 use smol_str::SmolStr;
 
@@ -32,12 +33,10 @@ pub struct CostUnit(SmolStr);
 /// # Ok::<(), tidegate::CostsError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-pub struct Costs(CostList);
-
-#[derive(Clone, PartialEq, Eq)]
-enum CostList {
-    One(u64),
-    ByUnit(Box<[(CostUnit, u64)]>),
+pub struct Costs {
+    /// Unless they are by unit.
+    one: u64,
+    by_unit: Option<Arc<[(CostUnit, u64)]>>,
 }
 
 /// Why costs were refused.
@@ -138,59 +137,61 @@ impl Costs {
             }
             list.push((unit, cost));
         }
-        Ok(Self(CostList::ByUnit(list.into())))
+        Ok(Self::of_list(list))
+    }
+
+    fn of_list(list: impl IntoIterator<Item = (CostUnit, u64)>) -> Self {
+        Self {
+            one: 0,
+            by_unit: Some(list.into_iter().collect()),
+        }
     }
 
     /// The cost of every rule, if they do not differ by unit.
     #[inline]
     pub fn plain(&self) -> Option<u64> {
-        match self.0 {
-            CostList::One(cost) => Some(cost),
-            CostList::ByUnit(_) => None,
+        match self.by_unit {
+            None => Some(self.one),
+            Some(_) => None,
         }
     }
 
     /// The units that are named, with their costs; none if one cost is for all.
     pub fn units(&self) -> &[(CostUnit, u64)] {
-        match &self.0 {
-            CostList::One(_) => &[],
-            CostList::ByUnit(list) => list,
-        }
+        self.by_unit.as_deref().unwrap_or_default()
     }
 
     /// What a rule that counts in `unit` is charged, before its own `cost` multiplies it.
     #[inline]
     pub fn of(&self, unit: &CostUnit) -> u64 {
-        match &self.0 {
-            CostList::One(cost) => *cost,
-            CostList::ByUnit(_) => {
-                let unnamed = u64::from(unit.is_requests());
-                self.named(unit).unwrap_or(unnamed)
-            }
+        match &self.by_unit {
+            None => self.one,
+            Some(list) => find(list, unit).unwrap_or(u64::from(unit.is_requests())),
         }
     }
 
     /// The cost in `unit`, if it is said: by one cost for all, or under its name.
     pub(crate) fn named(&self, unit: &CostUnit) -> Option<u64> {
-        match &self.0 {
-            CostList::One(cost) => Some(*cost),
-            CostList::ByUnit(list) => {
-                let named = list.iter().find(|(known, _)| known == unit);
-                named.map(|(_, cost)| *cost)
-            }
+        match &self.by_unit {
+            None => Some(self.one),
+            Some(list) => find(list, unit),
         }
     }
 
     /// These costs, replaced by what was spent: a unit that is not named keeps its estimate. None if one of them is by
     /// unit and the other is not.
     pub(crate) fn replaced_by(&self, actual: &Self) -> Option<Self> {
-        match (&self.0, &actual.0) {
-            (CostList::One(_), CostList::One(_)) => Some(actual.clone()),
-            (CostList::ByUnit(_), CostList::ByUnit(spent)) => {
-                let kept = self.map(|unit, cost| actual.named(unit).unwrap_or(cost));
-                let new = spent.iter().filter(|(unit, _)| self.named(unit).is_none());
-                let list = kept.units().iter().chain(new).cloned();
-                Some(Self(CostList::ByUnit(list.collect())))
+        match (&self.by_unit, &actual.by_unit) {
+            (None, None) => Some(actual.clone()),
+            (Some(estimate), Some(spent)) => {
+                let kept = estimate.iter().map(|(unit, cost)| {
+                    let cost = find(spent, unit).unwrap_or(*cost);
+                    (unit.clone(), cost)
+                });
+                let new = spent
+                    .iter()
+                    .filter(|(unit, _)| find(estimate, unit).is_none());
+                Some(Self::of_list(kept.chain(new.cloned()).collect::<Vec<_>>()))
             }
             _ => None,
         }
@@ -198,44 +199,47 @@ impl Costs {
 
     /// A cost for each unit of these; of one cost, the cost that it becomes in `requests`.
     pub(crate) fn map(&self, of: impl Fn(&CostUnit, u64) -> u64) -> Self {
-        Self(match &self.0 {
-            CostList::One(cost) => CostList::One(of(&CostUnit::REQUESTS, *cost)),
-            CostList::ByUnit(list) => {
+        match &self.by_unit {
+            None => of(&CostUnit::REQUESTS, self.one).into(),
+            Some(list) => {
                 let list = list.iter();
-                CostList::ByUnit(
-                    list.map(|(unit, cost)| (unit.clone(), of(unit, *cost)))
-                        .collect(),
-                )
+                Self::of_list(list.map(|(unit, cost)| (unit.clone(), of(unit, *cost))))
             }
-        })
+        }
     }
 
     /// Whether nothing is asked for: the cost is 0, or all that are named are.
     pub fn is_zero(&self) -> bool {
-        match &self.0 {
-            CostList::One(cost) => *cost == 0,
-            CostList::ByUnit(list) => list.iter().all(|(_, cost)| *cost == 0),
+        match &self.by_unit {
+            None => self.one == 0,
+            Some(list) => list.iter().all(|(_, cost)| *cost == 0),
         }
     }
+}
+
+fn find(list: &[(CostUnit, u64)], unit: &CostUnit) -> Option<u64> {
+    let named = list.iter().find(|(known, _)| known == unit);
+    named.map(|(_, cost)| *cost)
 }
 
 /// One cost, which every rule is charged.
 impl From<u64> for Costs {
     #[inline]
     fn from(cost: u64) -> Self {
-        Self(CostList::One(cost))
+        Self {
+            one: cost,
+            by_unit: None,
+        }
     }
 }
 
 impl fmt::Debug for Costs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            CostList::One(cost) => fmt::Debug::fmt(cost, f),
-            CostList::ByUnit(list) => {
-                let list = list.iter().map(|(unit, cost)| (unit, cost));
-                f.debug_map().entries(list).finish()
-            }
-        }
+        let Some(list) = &self.by_unit else {
+            return fmt::Debug::fmt(&self.one, f);
+        };
+        let list = list.iter().map(|(unit, cost)| (unit, cost));
+        f.debug_map().entries(list).finish()
     }
 }
 

@@ -16,6 +16,7 @@ pub(super) fn cost<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 }
 
 /// The cost of a request that has at most one of `cost` and `costs`. Without either it is 1.
+#[inline]
 pub(super) fn costs_of(cost: Option<u64>, costs: Option<JsonCosts>) -> Result<Costs, CodecError> {
     match (cost, costs) {
         (None, Some(JsonCosts(costs))) => Ok(costs),

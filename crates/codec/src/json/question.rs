@@ -73,8 +73,8 @@ impl<'b> CheckRequest<'b> {
 
     /// The attributes of the request.
     pub fn attributes(self, trust_timestamps: bool) -> Result<Attributes<'b>, CodecError> {
-        let costs = costs_of(self.cost, self.costs)?;
-        let attributes = self.attributes.0.with_cost(costs);
+        let mut attributes = self.attributes.0;
+        attributes.set_cost(costs_of(self.cost, self.costs)?);
         Ok(match time(self.timestamp, trust_timestamps)? {
             Some(at) => attributes.at(at),
             None => attributes,

@@ -20,7 +20,7 @@ use super::{gate, left, request, rules, status};
 /// A window in place of a bucket, so that time gives nothing back.
 const RULES: &str = "
 - {id: tokens, per: [], unit: tokens, limit: 100/day}
-- {id: requests, per: [], limit: 50/day}";
+- {id: requests, per: [], limit: 500/day}";
 const ESTIMATE: u64 = 60;
 
 fn tokens(tokens: u64) -> Costs {
@@ -58,11 +58,9 @@ async fn assert_settled(gate: &Gate, actual: u64) {
 
 async fn five_guards(gate: &Gate, actual: u64) {
     let attributes = Attributes::new();
-    let reserving = (0..5).map(|_| gate.reserve(&attributes, tokens(ESTIMATE)));
-    let mut guards = Vec::new();
-    for reserving in reserving {
-        guards.push(reserving.await);
-    }
+    let reserve = || gate.reserve(&attributes, tokens(ESTIMATE));
+    let guards = tokio::join!(reserve(), reserve(), reserve(), reserve(), reserve());
+    let guards = <[_; 5]>::from(guards);
     let guards = guards.into_iter().map(Result::unwrap);
     let mut admitted: Vec<_> = guards
         .filter(|guard| guard.decision().is_allowed())
