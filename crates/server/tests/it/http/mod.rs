@@ -19,5 +19,6 @@ mod refusals;
 mod rules;
 mod status;
 mod timelines;
+mod units;
 mod validate;
 mod worst_case;
