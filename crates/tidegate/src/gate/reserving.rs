@@ -1,4 +1,4 @@
-//! Reservations of this process: an estimate is charged first, and settled with the true cost by whoever holds the
+//! Reservations of this process: an estimate is charged first, and settled with the true cost by the holder of the
 //! receipt or the guard. They need no record in the store.
 
 use std::fmt;

@@ -28,6 +28,7 @@ pub(crate) struct RefusedCredentials<'f, 'a> {
 /// A request with one reading of its path.
 pub(super) struct Reading<'f, 'a> {
     pub(super) attributes: &'f Attributes<'a>,
+    #[cfg(feature = "cel")]
     pub(super) costs: &'f Costs,
     /// Overrides the attribute `path`.
     pub(super) path: Option<&'f str>,
@@ -38,6 +39,10 @@ pub(super) struct Reading<'f, 'a> {
 }
 
 impl<'f, 'a> Facts<'f, 'a> {
+    #[cfg_attr(
+        not(feature = "cel"),
+        expect(unused_variables, reason = "only conditions read the costs")
+    )]
     pub(crate) fn of(
         attributes: &'f Attributes<'a>,
         costs: &'f Costs,
@@ -45,6 +50,7 @@ impl<'f, 'a> Facts<'f, 'a> {
     ) -> Self {
         let reading = |path| Reading {
             attributes,
+            #[cfg(feature = "cel")]
             costs,
             path,
             invalid,
