@@ -12,7 +12,7 @@ use foldhash::quality::RandomState;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use tidegate_core::algorithm::Form;
-use tidegate_core::{Algorithm, Anchor, Charge, Limit, PermitId, Scope};
+use tidegate_core::{Algorithm, Anchor, Charge, Limit, PermitId, ReservationId, Scope};
 
 use crate::namespace::{self, Namespace};
 pub(crate) use slot::{slot_of, tag_of};
@@ -146,6 +146,18 @@ impl RedisKeys {
     pub(crate) fn register(&self, permit: PermitId) -> String {
         let tag = slot::tag_of(slot_of_permit(permit));
         format!("{}:{{{tag}}}:lease:{permit}", self.prefix)
+    }
+
+    /// The record of a stored reservation in this slot.
+    pub(crate) fn hold(&self, slot: u16, id: ReservationId) -> String {
+        let tag = slot::tag_of(slot);
+        format!("{}:{{{tag}}}:hold:{id}", self.prefix)
+    }
+
+    /// The id of a reservation whose record is in this slot.
+    pub(crate) fn reservation_in(slot: u16, id: ReservationId) -> ReservationId {
+        let rest = id.as_u128() & ((1 << PERMIT_BITS) - 1);
+        ReservationId::from_u128(u128::from(slot) << PERMIT_BITS | rest)
     }
 
     /// A new id of permits whose register is in the same slot as this state.

@@ -5,6 +5,7 @@
 
 mod answer;
 mod encode;
+mod hold;
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ use crate::plan::{Plan, PlannedCharge};
 pub(crate) use answer::BadReply;
 pub(crate) use answer::{Finding, Leased, StepError, StepOutcome, admitted, decode};
 pub(crate) use encode::{eval, evalsha};
+pub(crate) use hold::{HoldAnswer, HoldPart, HoldTerms, KeptPart};
 
 /// The latest time of a decision: every window that starts then has an end.
 const LATEST: Timestamp = Timestamp::from_micros(Timestamp::MAX.as_micros() - 2 * MAX_WINDOW.get());
@@ -40,6 +42,8 @@ pub(crate) struct LuaStep {
     /// Keys without a charge.
     keys: SmallVec<[Arc<str>; 2]>,
     charges: SmallVec<[LuaCharge; 2]>,
+    /// What an operation on a reservation needs in addition.
+    args: Vec<String>,
 }
 
 /// What is asked.
@@ -60,6 +64,10 @@ enum Op {
     Unregister,
     Forget,
     Heal,
+    HoldReserve,
+    HoldSettle,
+    HoldExtend,
+    HoldLook,
 }
 
 /// A charge as the script reads it.
@@ -71,10 +79,14 @@ struct LuaCharge {
     /// Where it is noted what a reset forgot: to give something back, or to forget. Permits have names and need none.
     reset_note: Option<Arc<str>>,
     form: Form,
+    /// Whether reservations that are never settled are given back to it.
+    gives_back: bool,
     cost: u64,
     /// The index of the first charge on the same state.
     first: usize,
     extra: Extra,
+    /// What is written into the record of a reservation.
+    reserved: Option<Box<HoldPart>>,
 }
 
 /// What some operations need of a charge in addition to its limit and cost.
@@ -327,7 +339,8 @@ impl LuaStep {
 
     /// Whether it is done even if its answer is no longer waited for.
     pub(crate) fn is_owed(&self) -> bool {
-        !matches!(self.op, Op::Charge | Op::Peek | Op::Preview | Op::Lease)
+        let asks = matches!(self.op, Op::Charge | Op::Peek | Op::Preview | Op::Lease);
+        !asks && !matches!(self.op, Op::HoldReserve | Op::HoldLook)
     }
 
     /// The slot of its keys.
@@ -344,6 +357,7 @@ impl LuaStep {
             slot,
             keys: SmallVec::new(),
             charges: SmallVec::new(),
+            args: Vec::new(),
         }
     }
 
@@ -356,13 +370,15 @@ impl LuaStep {
             reset_note: (matches!(op, Op::Adjust | Op::Forget) && !planned.is_concurrency())
                 .then(|| RedisKeys::reset_note(&planned.state.key).into()),
             form: *planned.charge.limit.form(),
+            gives_back: planned.charge.scope.gives_back() && !planned.is_concurrency(),
             // What is decided is decided over the sum; what is booked is booked charge by charge.
             cost: match op {
-                Op::Charge | Op::Peek | Op::Preview => planned.total,
+                Op::Charge | Op::Peek | Op::Preview | Op::HoldReserve => planned.total,
                 _ => planned.charge.cost,
             },
             first: planned.first,
             extra: Extra::None,
+            reserved: None,
         };
         Self {
             at: plan.at.map(|at| at.min(LATEST)),

@@ -145,6 +145,20 @@ impl HeldPermits {
         }
     }
 
+    /// Lets a permit last for `ttl` from `now`. False if it has ended already.
+    pub fn renew_for(&mut self, id: PermitId, ttl: Micros, now: Timestamp) -> bool {
+        let at = now.max(self.changed_at);
+        match self.take(id) {
+            Some(permit) if permit.ends_at > at => {
+                self.changed_at = at;
+                let ends_at = at + ttl;
+                self.insert(HeldPermit { ends_at, ..permit });
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// No permits yet, last changed at `changed_at`.
     pub(crate) fn changed(changed_at: Timestamp) -> Self {
         Self {

@@ -21,11 +21,15 @@
 )]
 
 mod model_state;
+mod reservations;
 mod resets;
 
 #[doc(hidden)]
 pub use model_state::ModelState;
 
+pub use reservations::{
+    reservations_agree_with_memory, settles_reservations, voids_reservations_by_a_reset,
+};
 pub use resets::{gives_back_nothing_from_before_a_reset, resets_agree_with_a_model};
 
 use crate::{
@@ -70,6 +74,9 @@ pub async fn run_all(store: impl Into<Store>) {
     forgets_one_key_of_one_limit(store).await;
     gives_back_nothing_from_before_a_reset(store).await;
     resets_agree_with_a_model(store, 0x7265_7365, 300).await;
+    settles_reservations(store).await;
+    voids_reservations_by_a_reset(store).await;
+    reservations_agree_with_memory(store, 0x686f_6c64, 400).await;
     merges_charges_on_one_state(store).await;
     keeps_what_was_used_when_a_limit_changes(store).await;
     keeps_keys_apart_whatever_they_are(store).await;

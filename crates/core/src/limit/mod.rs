@@ -265,6 +265,11 @@ impl Limit {
         }
     }
 
+    /// Whether its state does not depend on any of its numbers.
+    pub(crate) fn is_portable(&self) -> bool {
+        matches!(&self.form, Form::Bucket(bucket) if bucket.has_common_parts())
+    }
+
     /// Whether it counts requests in progress, which hold permits.
     #[inline]
     pub fn is_concurrency(&self) -> bool {

@@ -7,6 +7,7 @@ use super::adjusting::AdjustTask;
 use super::reservation_book::{BookedPart, BookedReservation, BookedReservations};
 use super::slot::KeyHash;
 use crate::algorithm::HeldPermits;
+use crate::limit::{Algorithm, Limit, MIN_WINDOW};
 use crate::outcome::{Outcome, Outcomes};
 use crate::permit::PermitId;
 use crate::reservation::{
@@ -36,7 +37,7 @@ impl MemoryStore {
         for (index, group) in request.groups.iter().enumerate() {
             // Nothing holds a permit for a request that is denied.
             let permit = is_made.then_some(request.id.permit());
-            let answer = self.charge_group(group, request.at, permit);
+            let answer = self.charge_group(group, request.ttl, (request.at, permit));
             let is_allowed = answer.iter().all(|outcome| outcome.allowed);
             if index == 0 {
                 is_made = is_allowed;
@@ -82,11 +83,29 @@ impl MemoryStore {
     fn charge_group(
         &self,
         group: &[ReservedCharge<'_>],
-        at: Option<Timestamp>,
-        permit: Option<PermitId>,
+        ttl: Micros,
+        (at, permit): (Option<Timestamp>, Option<PermitId>),
     ) -> Outcomes {
-        let charges: SmallVec<[Charge<'_>; 4]> =
-            group.iter().map(|reserved| reserved.charge).collect();
+        // A permit ends with its reservation.
+        let shortened = |limit: &Limit| match limit.algorithm() {
+            Algorithm::Concurrency { lease_ttl } if lease_ttl > ttl => {
+                let lease_ttl = ttl.max(MIN_WINDOW);
+                Limit::new(limit.rate(), Algorithm::Concurrency { lease_ttl }).ok()
+            }
+            _ => None,
+        };
+        let limits: SmallVec<[Option<Limit>; 4]> = group
+            .iter()
+            .map(|reserved| shortened(reserved.charge.limit))
+            .collect();
+        let charges: SmallVec<[Charge<'_>; 4]> = group
+            .iter()
+            .zip(&limits)
+            .map(|(reserved, limit)| Charge {
+                limit: limit.as_ref().unwrap_or(reserved.charge.limit),
+                ..reserved.charge
+            })
+            .collect();
         if charges.is_empty() {
             return Outcomes::new();
         }
@@ -187,12 +206,12 @@ impl MemoryStore {
         let expires_at = (now + ttl).min(booked.created_at + LONGEST_RESERVATION);
         booked.expires_at = expires_at;
         let shared = self.stripes.shared();
-        let holding = booked
-            .parts
-            .iter()
-            .filter(|part| part.limit.is_concurrency());
-        for part in holding {
-            let renew = |permits: &mut HeldPermits| permits.renew(id.permit(), Some(now));
+        for part in &booked.parts {
+            let lasts = match part.limit.algorithm() {
+                Algorithm::Concurrency { lease_ttl } => lease_ttl.min(expires_at.since(now)),
+                _ => continue,
+            };
+            let renew = |permits: &mut HeldPermits| permits.renew_for(id.permit(), lasts, now);
             let mut stripe = self.stripes.of(part.hash).lock();
             if !stripe.with_permits(part.hash, renew, shared) {
                 shared.permits.remove(id.permit(), part.hash);

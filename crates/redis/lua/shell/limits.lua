@@ -22,6 +22,11 @@ local function read_limit(kind)
     return { kind = kind, count = number(), window = number(), slot = number(), counted = number() }
   elseif kind == 'concurrency' then
     return { kind = kind, holders = number(), lease_ttl = number(), has_companion = true }
+  elseif kind == 'held' then
+    -- Of a rule to which reservations that are never settled are given back.
+    local limit = read_limit(text())
+    limit.has_held = true
+    return limit
   end
   return { kind = kind, count = number(), window = number() }
 end

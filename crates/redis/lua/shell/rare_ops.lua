@@ -104,6 +104,23 @@ function ops.renew_there(step)
   return { leases.renew(view, step.lease, leases.time_for(view, step), step) and 1 or 0 }
 end
 
+-- Stored reservations.
+function ops.hold_reserve(step)
+  return module('hold').reserve(step)
+end
+
+function ops.hold_settle(step)
+  return module('hold').settle(step)
+end
+
+function ops.hold_extend(step)
+  return module('hold').extend(step)
+end
+
+function ops.hold_look(step)
+  return module('hold').look(step)
+end
+
 -- Removes a register.
 function ops.unregister(step)
   call('DEL', unpack(step.keys))

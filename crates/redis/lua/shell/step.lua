@@ -15,6 +15,12 @@ local function read_task(op)
     task.remembered = number()
   elseif op == 'lease' then
     task.want = { units = number(), previous = text(), used = number(), lasts = number() }
+  elseif op == 'hold_reserve' then
+    task.group, task.index, task.own, task.unit, task.unit_cost = number(), text(), number(), text(), text()
+    task.limit_text, task.label = text(), text()
+    if text() == 'taken' then
+      task.charged_at, task.taken_at = number(), number()
+    end
   end
   return task
 end
@@ -42,6 +48,12 @@ local function read(op)
     tasks[index] = read_task(step.op)
   end
   step.tasks = tasks
+  if op ~= 'charge' and string.sub(op, 1, 5) == 'hold_' then
+    step.args = {}
+    for index = 1, number() do
+      step.args[index] = text()
+    end
+  end
   return step
 end
 
@@ -57,6 +69,9 @@ local function run(step)
       task.entry = step.tasks[task.first].entry
     else
       task.entry = task.form:open(task.key, task.limit, task.companion)
+      if task.limit.has_held then
+        module('held').expire(task, step)
+      end
     end
   end
   local op = module('ops')[step.op] or module('rare_ops')[step.op]

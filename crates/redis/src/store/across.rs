@@ -14,9 +14,9 @@ use crate::wire::{LuaStep, admitted};
 
 /// The steps that give back the charges made in some slots. Sent when this is dropped, also if the request is
 /// cancelled.
-struct SlotCharges<'s> {
-    inner: &'s Arc<StoreInner>,
-    give_back: Vec<LuaStep>,
+pub(super) struct SlotCharges<'s> {
+    pub(super) inner: &'s Arc<StoreInner>,
+    pub(super) give_back: Vec<LuaStep>,
 }
 
 impl Drop for SlotCharges<'_> {
@@ -85,7 +85,7 @@ impl StoreInner {
     }
 
     /// Gives back the charges of the first groups of a denied plan, by these steps.
-    async fn undo_across(
+    pub(super) async fn undo_across(
         self: &Arc<Self>,
         plan: &Plan<'_>,
         charged: &[SlotGroup],
@@ -111,7 +111,7 @@ impl StoreInner {
     }
 
     /// Asks the groups of a denied plan that did not deny it.
-    async fn peek_others(
+    pub(super) async fn peek_others(
         &self,
         plan: &Plan<'_>,
         groups: &[SlotGroup],
@@ -134,7 +134,7 @@ impl StoreInner {
     }
 
     /// Repeats the charge of the groups that denied, which rebases their states if a clock was set back.
-    async fn rebase_denied(
+    pub(super) async fn rebase_denied(
         &self,
         plan: &Plan<'_>,
         groups: &[SlotGroup],
@@ -163,7 +163,7 @@ impl StoreInner {
         }
     }
 
-    fn note_across(&self, plan: &Plan<'_>) {
+    pub(super) fn note_across(&self, plan: &Plan<'_>) {
         let scopes = || plan.charges.iter().map(|planned| planned.charge.scope.id());
         let is_known = {
             let across = self.across.read();

@@ -40,6 +40,10 @@ impl OutcomesByIndex {
         self.0[index].is_some()
     }
 
+    pub(super) fn get(&self, index: usize) -> Option<Outcome> {
+        self.0.get(index).copied().flatten()
+    }
+
     /// The indexes without an outcome.
     pub(super) fn missing(&self) -> SlotGroup {
         let indexes = 0..self.0.len();
@@ -220,7 +224,7 @@ impl StoreInner {
         forgotten.map(drop)
     }
 
-    fn forget_hints(&self, plan: &Plan<'_>) {
+    pub(super) fn forget_hints(&self, plan: &Plan<'_>) {
         for planned in &plan.charges {
             self.hints.forget(planned.state.name);
         }
@@ -283,7 +287,7 @@ impl StoreInner {
     }
 
     /// The plan's charges by slot; all in one group where slots do not matter.
-    fn groups(&self, plan: &Plan<'_>) -> SmallVec<[SlotGroup; 2]> {
+    pub(super) fn groups(&self, plan: &Plan<'_>) -> SmallVec<[SlotGroup; 2]> {
         if self.router.is_cluster() {
             return plan.by_slot();
         }

@@ -29,13 +29,13 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const AT_ONCE: usize = 64;
 
 /// Units that a request took from pools. They go back when this is dropped, unless the request is admitted.
-struct TakenFromPools<'i> {
-    inner: &'i Arc<StoreInner>,
-    parts: SmallVec<[TakenUnits; 4]>,
+pub(super) struct TakenFromPools<'i> {
+    pub(super) inner: &'i Arc<StoreInner>,
+    pub(super) parts: SmallVec<[TakenUnits; 4]>,
 }
 
 /// Units from one pool.
-struct TakenUnits {
+pub(super) struct TakenUnits {
     shared: Arc<SharedPool>,
     limit: Limit,
     cost: u64,
@@ -193,7 +193,7 @@ impl StoreInner {
     }
 
     /// Completes the outcomes of a denied plan with the limits that were not asked.
-    async fn peek_missing(
+    pub(super) async fn peek_missing(
         &self,
         plan: &Plan<'_>,
         mut answers: OutcomesByIndex,
@@ -211,7 +211,7 @@ impl StoreInner {
 
     /// Takes the cost of one state from its pool, and fills the pool if it has too few units. `None` if there are too
     /// many pools, so that Redis decides.
-    async fn take(
+    pub(super) async fn take(
         self: &Arc<Self>,
         planned: &PlannedCharge<'_>,
         taken: &mut TakenFromPools<'_>,
@@ -455,7 +455,7 @@ impl StoreInner {
 }
 
 /// Sets the outcome of all charges on one state.
-fn fill_state(
+pub(super) fn fill_state(
     plan: &Plan<'_>,
     planned: &PlannedCharge<'_>,
     outcome: Outcome,

@@ -1,13 +1,15 @@
 //! The store: requests are decided in Redis, and their outcomes remembered.
 //!
 //! `exact.rs` charges in Redis, `across.rs` in several slots of a cluster, `leased.rs` from units taken in
-//! advance; `concurrency.rs` releases and renews permits, `heal.rs` repairs states.
+//! advance; `reserving.rs` makes stored reservations, `reservations.rs` settles them; `concurrency.rs` releases and renews permits, `heal.rs` repairs states.
 
 mod across;
 mod concurrency;
 mod exact;
 mod heal;
 mod leased;
+mod reservations;
+mod reserving;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -285,31 +287,28 @@ impl RemoteStore for RedisStore {
         self.call(self.inner.adjust(adjustment))
     }
 
-    fn reserve<'a>(&'a self, _request: &'a ReserveRequest<'a>) -> StoreFuture<'a, Reserved> {
-        self.call(async { Err(StoreError::Unreachable("no reservations yet".into())) })
+    fn reserve<'a>(&'a self, request: &'a ReserveRequest<'a>) -> StoreFuture<'a, Reserved> {
+        self.call(self.inner.reserve(request))
     }
 
     fn settle_reservation<'a>(
         &'a self,
-        _request: &'a SettleRequest<'a>,
+        request: &'a SettleRequest<'a>,
     ) -> StoreFuture<'a, SettleAnswer> {
-        self.call(async { Err(StoreError::Unreachable("no reservations yet".into())) })
+        self.call(self.inner.settle_reservation(request))
     }
 
     fn extend_reservation(
         &self,
-        _id: ReservationId,
-        _ttl: Micros,
-        _at: Option<Timestamp>,
+        id: ReservationId,
+        ttl: Micros,
+        at: Option<Timestamp>,
     ) -> StoreFuture<'_, ExtendAnswer> {
-        self.call(async { Err(StoreError::Unreachable("no reservations yet".into())) })
+        self.call(self.inner.extend_reservation(id, ttl, at))
     }
 
-    fn look_at_reservation(
-        &self,
-        _id: ReservationId,
-    ) -> StoreFuture<'_, Option<StoredReservation>> {
-        self.call(async { Err(StoreError::Unreachable("no reservations yet".into())) })
+    fn look_at_reservation(&self, id: ReservationId) -> StoreFuture<'_, Option<StoredReservation>> {
+        self.call(self.inner.look_at_reservation(id))
     }
 
     fn settle<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes> {

@@ -3,13 +3,15 @@
 use redis::Value;
 use tidegate_core::{Adjusted, AdjustedCharges, Micros, Outcome, Outcomes, Retry, Timestamp};
 
-use super::{LuaCharge, LuaStep, Op};
+use super::{HoldAnswer, LuaCharge, LuaStep, Op};
 
 /// The outcome of one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StepOutcome {
     /// Of a charge, a peek or a settlement: one outcome for each charge.
     Outcomes(Outcomes),
+    /// Of a step about a stored reservation.
+    Hold(Box<HoldAnswer>),
     /// Of an adjustment: what it did to each charge.
     Adjusted(AdjustedCharges),
     /// For a lease: the units taken in advance.
@@ -190,13 +192,16 @@ impl LuaStep {
                 let adjusted = adjusted.iter().map(read_adjusted);
                 Ok(StepOutcome::Adjusted(adjusted.collect::<Result<_, _>>()?))
             }
+            Op::HoldReserve | Op::HoldSettle | Op::HoldExtend | Op::HoldLook => {
+                self.hold_answer(values)
+            }
             Op::Return | Op::Register | Op::Unregister | Op::Forget => Ok(StepOutcome::Done),
         }
     }
 }
 
 impl LuaCharge {
-    fn outcome(&self, values: &[Value; 6]) -> Result<Outcome, BadReply> {
+    pub(super) fn outcome(&self, values: &[Value; 6]) -> Result<Outcome, BadReply> {
         let [allowed, remaining, retry, reset_at, delay, at] = values;
         let allowed = number(allowed)? == 1;
         Ok(Outcome {
@@ -233,7 +238,7 @@ fn retry(value: &Value) -> Result<Retry, BadReply> {
     }
 }
 
-fn number(value: &Value) -> Result<u64, BadReply> {
+pub(super) fn number(value: &Value) -> Result<u64, BadReply> {
     match value {
         Value::Int(number) => u64::try_from(*number).map_err(|_| BadReply),
         _ => Err(BadReply),

@@ -55,7 +55,7 @@ fn write_steps(steps: &[&LuaStep], indexes: &[usize], command: &mut Cmd) {
 
 /// The limits of all steps: most steps of a call share a few.
 struct LimitTable<'a> {
-    distinct: SmallVec<[&'a Form; 8]>,
+    distinct: SmallVec<[(&'a Form, bool); 8]>,
     /// For each charge, in order: the index of its limit.
     indexes: SmallVec<[usize; 32]>,
 }
@@ -72,10 +72,10 @@ impl<'a> LimitTable<'a> {
             let oldest = distinct.len().saturating_sub(16);
             let known = distinct[oldest..]
                 .iter()
-                .position(|form| **form == charge.form);
+                .position(|known| *known == (&charge.form, charge.gives_back));
             let index = known.map_or(distinct.len(), |at| oldest + at);
             if known.is_none() {
-                limits.distinct.push(&charge.form);
+                limits.distinct.push((&charge.form, charge.gives_back));
             }
             limits.indexes.push(index);
         }
@@ -84,7 +84,10 @@ impl<'a> LimitTable<'a> {
 
     fn write(&self, command: &mut Cmd) {
         command.arg(self.distinct.len());
-        for form in &self.distinct {
+        for (form, gives_back) in &self.distinct {
+            if *gives_back {
+                command.arg("held");
+            }
             write_limit(form, command);
         }
     }
@@ -108,6 +111,10 @@ impl Op {
             Self::Unregister => "unregister",
             Self::Forget => "forget",
             Self::Heal => "heal",
+            Self::HoldReserve => "hold_reserve",
+            Self::HoldSettle => "hold_settle",
+            Self::HoldExtend => "hold_extend",
+            Self::HoldLook => "hold_look",
         }
     }
 }
@@ -129,7 +136,7 @@ impl LuaStep {
             | Form::SlidingLog(_)
             | Form::Concurrency(_) => false,
         };
-        has_fast_path.then(|| charge.cost.min(MAX_COST))
+        (has_fast_path && !charge.gives_back).then(|| charge.cost.min(MAX_COST))
     }
 
     fn write<'a>(&self, indexes: &mut impl Iterator<Item = &'a usize>, command: &mut Cmd) {
@@ -159,12 +166,26 @@ impl LuaStep {
             command.arg(index + 1);
             charge.write(command);
         }
+        if self.op.is_of_reservation() {
+            command.arg(self.args.len());
+            for arg in &self.args {
+                command.arg(arg);
+            }
+        }
     }
 }
 
 impl LuaCharge {
     fn write(&self, command: &mut Cmd) {
         command.arg(self.cost.min(MAX_COST)).arg(self.first + 1);
+        if let Some(reserved) = &self.reserved {
+            let mut limit = redis::Cmd::new();
+            if self.gives_back {
+                limit.arg("held");
+            }
+            write_limit(&self.form, &mut limit);
+            reserved.write(&limit, command);
+        }
         match self.extra {
             Extra::None => {}
             Extra::Adjusted {
@@ -191,6 +212,20 @@ impl LuaCharge {
             }
         }
     }
+}
+
+/// The arguments of a limit, as a reservation keeps them.
+pub(super) fn joined(arguments: &Cmd) -> String {
+    let mut text = String::new();
+    for argument in arguments.args_iter() {
+        if let redis::Arg::Simple(argument) = argument {
+            if !text.is_empty() {
+                text.push(',');
+            }
+            text.push_str(&String::from_utf8_lossy(argument));
+        }
+    }
+    text
 }
 
 fn write_limit(form: &Form, command: &mut Cmd) {

@@ -1,10 +1,12 @@
 //! Snapshots: the states of a memory store as a stream of bytes, and a store that goes on from one.
 //!
-//! `words.rs` has the stream with its checksums, `states.rs` the encoding of a state. The caller decides where a
+//! `words.rs` has the stream with its checksums, `states.rs` the encoding of a state, `records.rs` that of a stored
+//! reservation. The caller decides where a
 //! snapshot is kept and when one is written.
 
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+mod records;
 mod states;
 #[cfg(test)]
 mod tests;
@@ -12,6 +14,7 @@ mod words;
 
 use std::io::{self, Read, Write};
 
+use self::records::RecordsBefore;
 use self::states::{KeptState, decode, encode, words_of};
 use self::words::{WordReader, WordWriter};
 use super::keys::KeyHasher;
@@ -35,6 +38,8 @@ const WORDS_PER_LOCK: usize = 4_096;
 const TIMELESS: u64 = 1;
 /// Keys were reset: after the states comes what can no longer be given back.
 const RESET: u64 = 2;
+/// There are stored reservations: they come last.
+const RESERVED: u64 = 4;
 
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +112,7 @@ impl MemoryStore {
     /// each state in it is one that its key had at some instant between the call and the return. Takes
     /// memory for a part of a stripe, and for the largest state.
     ///
-    /// It holds the secret under which keys are hashed and the names of permits: only the user that runs
+    /// It holds the secret under which keys are hashed and the names of permits and reservations: only the user that runs
     /// the process should be able to read it. It does not hold keys. `writer` is called with some 64 KiB
     /// at a time.
     ///
@@ -132,7 +137,9 @@ impl MemoryStore {
             None => TIMELESS,
         };
         let has_resets = self.stripes.shared().resets.has_any();
-        let flags = timeless | if has_resets { RESET } else { 0 };
+        let records = RecordsBefore::of(self);
+        let has_records = if records.has_any() { RESERVED } else { 0 };
+        let flags = timeless | has_records | if has_resets { RESET } else { 0 };
         words.words(&[flags, self.now().as_micros(), self.hasher.fingerprint()])?;
         words.words(&self.hasher.secret())?;
         let (mut copied, mut keys) = (Copied::new(), 0);
@@ -144,6 +151,9 @@ impl MemoryStore {
         if has_resets {
             // After the states, as keys may be reset meanwhile.
             write_resets(&self.stripes.shared().resets, &mut words)?;
+        }
+        if records.has_any() {
+            records.write(self, &mut words)?;
         }
         let bytes = words.finish()?;
         Ok(Snapshot { keys, bytes })
@@ -279,18 +289,21 @@ impl MemoryStoreBuilder {
         if flags & RESET != 0 {
             read_resets(&mut words, &stripes.shared().resets)?;
         }
+        let store = MemoryStore {
+            stripes,
+            hasher,
+            reservations,
+        };
+        if flags & RESERVED != 0 {
+            records::read(&mut words, &store)?;
+        }
         words.finish()?;
-        let stats = stripes.shared().stats();
+        let stats = store.stats();
         let restored = Restored {
             written_at,
             keys: stats.keys as u64,
             expired,
             evicted: stats.evicted,
-        };
-        let store = MemoryStore {
-            stripes,
-            hasher,
-            reservations,
         };
         Ok((store, restored))
     }

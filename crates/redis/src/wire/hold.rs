@@ -1,0 +1,325 @@
+//! Steps about stored reservations, and what they answer.
+
+use redis::{Cmd, Value};
+use tidegate_core::reservation::LONGEST_RESERVATION;
+use tidegate_core::{
+    Adjusted, Micros, Outcomes, ReservationCost, ReservationId, ReservationPart, StoredReservation,
+    Timestamp,
+};
+
+use super::answer::{BadReply, StepOutcome, number};
+use super::encode::joined;
+use super::{LATEST, LuaStep, Op};
+use crate::keys::slot_of;
+use crate::plan::Plan;
+
+/// What is written of a charge into the record of its reservation.
+#[derive(Debug, Clone)]
+pub(crate) struct HoldPart {
+    /// The group of the charge, from 1. All of a group are charged or none.
+    pub(crate) group: usize,
+    /// The index of the charge in the reservation, over all records.
+    pub(crate) index: usize,
+    pub(crate) cost: u64,
+    pub(crate) unit: String,
+    pub(crate) unit_cost: u64,
+    pub(crate) label: String,
+    /// When it was charged, with its delay, if that is done already.
+    pub(crate) taken: Option<(Timestamp, Micros)>,
+}
+
+/// The terms of a reservation.
+#[derive(Debug, Clone)]
+pub(crate) struct HoldTerms<'a> {
+    pub(crate) id: ReservationId,
+    pub(crate) ttl: Micros,
+    pub(crate) estimate: &'a ReservationCost,
+    /// How many groups there are.
+    pub(crate) groups: usize,
+    /// The records of the same reservation in other slots.
+    pub(crate) others: String,
+    /// Whether this is the record in another slot.
+    pub(crate) is_other: bool,
+}
+
+/// What a step about a reservation answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum HoldAnswer {
+    /// The outcomes of the charges that were made, and when the reservation ends if there is one.
+    Reserved(Outcomes, Option<Timestamp>),
+    /// The record, whether it was settled before, and the keys of those in other slots.
+    Record {
+        /// Without its parts.
+        record: StoredReservation,
+        parts: Vec<KeptPart>,
+        is_repeated: bool,
+        others: Vec<String>,
+    },
+    /// It lasts until then, in other slots too.
+    Until(Timestamp, Vec<String>),
+    Unknown,
+    OtherKind,
+    OtherCost,
+}
+
+/// A part of a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeptPart {
+    /// Its index in the reservation, over all records.
+    pub(crate) index: u64,
+    /// The key of its counter.
+    pub(crate) counter: String,
+    pub(crate) part: ReservationPart,
+}
+
+impl Op {
+    pub(super) fn is_of_reservation(self) -> bool {
+        matches!(
+            self,
+            Self::HoldReserve | Self::HoldSettle | Self::HoldExtend | Self::HoldLook
+        )
+    }
+}
+
+impl HoldPart {
+    pub(super) fn write(&self, limit: &Cmd, command: &mut Cmd) {
+        command
+            .arg(self.group)
+            .arg(self.index)
+            .arg(self.cost)
+            .arg(&self.unit)
+            .arg(self.unit_cost)
+            .arg(joined(limit))
+            .arg(&self.label);
+        match self.taken {
+            Some((at, delay)) => {
+                let flows_from = (at + delay).as_micros();
+                command.arg("taken").arg(flows_from).arg(at.as_micros());
+            }
+            None => {
+                command.arg("");
+            }
+        }
+    }
+}
+
+impl LuaStep {
+    /// Charges the groups of a plan, whose charges have these parts, and writes a record at `hold`.
+    pub(crate) fn reserve(
+        plan: &Plan<'_>,
+        parts: Vec<HoldPart>,
+        hold: &str,
+        terms: &HoldTerms<'_>,
+    ) -> Self {
+        let mut step = Self {
+            id: Some(terms.id.permit()),
+            slot: slot_of(hold),
+            ..Self::new(Op::HoldReserve, plan)
+        };
+        step.keys.push(hold.into());
+        for (charge, part) in step.charges.iter_mut().zip(parts) {
+            charge.reserved = Some(Box::new(part));
+        }
+        let kind = if terms.is_other { "other" } else { "" };
+        step.args = vec![
+            terms.ttl.get().to_string(),
+            terms.estimate.to_string(),
+            terms.others.clone(),
+            terms.groups.to_string(),
+            kind.to_owned(),
+        ];
+        step
+    }
+
+    /// Settles the reservation at `hold`; without a cost, cancels it.
+    pub(crate) fn settle_hold(
+        hold: &str,
+        id: ReservationId,
+        actual: Option<&ReservationCost>,
+        at: Option<Timestamp>,
+    ) -> Self {
+        let args = match actual {
+            Some(actual) => vec!["cost".to_owned(), actual.to_string()],
+            None => vec!["cancel".to_owned()],
+        };
+        Self::on_hold(Op::HoldSettle, hold, id, at, args)
+    }
+
+    /// Gives back what was charged with the record at `hold`, and removes it.
+    pub(crate) fn drop_hold(hold: &str, id: ReservationId, at: Option<Timestamp>) -> Self {
+        let args = vec!["cancel".to_owned(), String::new(), "remove".to_owned()];
+        Self::on_hold(Op::HoldSettle, hold, id, at, args)
+    }
+
+    /// Lets the reservation at `hold` last for `ttl` from now on.
+    pub(crate) fn extend_hold(
+        hold: &str,
+        id: ReservationId,
+        ttl: Micros,
+        at: Option<Timestamp>,
+    ) -> Self {
+        let args = [ttl, LONGEST_RESERVATION].map(|time| time.get().to_string());
+        Self::on_hold(Op::HoldExtend, hold, id, at, args.into())
+    }
+
+    /// Reads the record at `hold`.
+    pub(crate) fn look_at_hold(hold: &str, id: ReservationId) -> Self {
+        Self::on_hold(Op::HoldLook, hold, id, None, Vec::new())
+    }
+
+    fn on_hold(
+        op: Op,
+        hold: &str,
+        id: ReservationId,
+        at: Option<Timestamp>,
+        args: Vec<String>,
+    ) -> Self {
+        let mut step = Self {
+            at: at.map(|at| at.min(LATEST)),
+            id: Some(id.permit()),
+            args,
+            ..Self::bare(op, slot_of(hold))
+        };
+        step.keys.push(hold.into());
+        step
+    }
+
+    /// Reads the answer to a step about a reservation.
+    pub(super) fn hold_answer(&self, values: &[Value]) -> Result<StepOutcome, BadReply> {
+        let answer = match self.op {
+            Op::HoldReserve => self.reserved(values)?,
+            _ => self.record(values)?,
+        };
+        Ok(StepOutcome::Hold(Box::new(answer)))
+    }
+
+    fn reserved(&self, values: &[Value]) -> Result<HoldAnswer, BadReply> {
+        let (ends, outcomes) = values.split_last().ok_or(BadReply)?;
+        let (outcomes, rest) = outcomes.as_chunks::<6>();
+        let is_charged = |reserved: &HoldPart| reserved.taken.is_none();
+        let charged = self.charges.iter().filter(|charge| {
+            let reserved = charge.reserved.as_deref();
+            reserved.is_none_or(is_charged)
+        });
+        if !rest.is_empty() || outcomes.len() != charged.clone().count() {
+            return Err(BadReply);
+        }
+        let outcomes = charged.zip(outcomes);
+        let outcomes = outcomes.map(|(charge, values)| charge.outcome(values));
+        let ends = number(ends)?;
+        Ok(HoldAnswer::Reserved(
+            outcomes.collect::<Result<_, _>>()?,
+            (ends > 0).then(|| Timestamp::from_micros(ends)),
+        ))
+    }
+
+    fn record(&self, values: &[Value]) -> Result<HoldAnswer, BadReply> {
+        let (code, rest) = values.split_first().ok_or(BadReply)?;
+        let is_repeated = match number(code)? {
+            0 => return Ok(HoldAnswer::Unknown),
+            1 => return Ok(HoldAnswer::OtherKind),
+            2 => return Ok(HoldAnswer::OtherCost),
+            3 => false,
+            4 => true,
+            _ => return Err(BadReply),
+        };
+        let texts = rest.iter().map(text).collect::<Result<Vec<_>, _>>()?;
+        if self.op == Op::HoldExtend {
+            let [ends, others] = &texts[..] else {
+                return Err(BadReply);
+            };
+            return Ok(HoldAnswer::Until(time(ends)?, words(others)));
+        }
+        let [at, ends, estimate, is_settled, settled, others, parts @ ..] = &texts[..] else {
+            return Err(BadReply);
+        };
+        let (parts, left) = parts.as_chunks::<2>();
+        if !left.is_empty() {
+            return Err(BadReply);
+        }
+        let cost = |text: &str| text.parse::<ReservationCost>().map_err(|_| BadReply);
+        let parts = parts.iter().map(|[part, result]| read_part(part, result));
+        let id = self.id.ok_or(BadReply)?;
+        Ok(HoldAnswer::Record {
+            record: StoredReservation {
+                id: ReservationId::from_u128(id.as_u128()),
+                created_at: time(at)?,
+                expires_at: time(ends)?,
+                estimate: cost(estimate)?,
+                settled: match *is_settled {
+                    "1" => Some(cost(settled)?),
+                    _ => None,
+                },
+                parts: Vec::new(),
+            },
+            parts: parts.collect::<Result<_, _>>()?,
+            is_repeated,
+            others: words(others),
+        })
+    }
+}
+
+fn read_part(text: &str, result: &str) -> Result<KeptPart, BadReply> {
+    let mut words = text.splitn(9, ' ');
+    let mut word = || words.next().ok_or(BadReply);
+    let whole = |text: &str| text.parse::<u64>().map_err(|_| BadReply);
+    let (index, reserved) = (whole(word()?)?, whole(word()?)?);
+    let _times = (word()?, word()?, word()?);
+    let (unit, limit, counter, label) = (word()?, word()?, word()?, word()?);
+    let mut part = ReservationPart {
+        label: label.into(),
+        unit: unit.into(),
+        limit: capacity(limit).ok_or(BadReply)?,
+        reserved,
+        settled: reserved,
+        adjusted: Adjusted::default(),
+    };
+    if !result.is_empty() {
+        let numbers = result
+            .split(' ')
+            .map(whole)
+            .collect::<Result<Vec<_>, _>>()?;
+        let [settled, given_back, overrun, uncharged, remaining] = numbers[..] else {
+            return Err(BadReply);
+        };
+        part.settled = settled;
+        part.adjusted = Adjusted {
+            given_back,
+            overrun,
+            uncharged,
+            remaining,
+        };
+    }
+    Ok(KeptPart {
+        index,
+        counter: counter.to_owned(),
+        part,
+    })
+}
+
+/// What a limit grants, by its arguments.
+fn capacity(limit: &str) -> Option<u64> {
+    let mut words = limit.split(',').skip_while(|word| *word == "held");
+    let position = match words.next()? {
+        "bucket" | "cell" => 2,
+        _ => 0,
+    };
+    words.nth(position)?.parse().ok()
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+fn time(text: &str) -> Result<Timestamp, BadReply> {
+    let micros = text.parse().map_err(|_| BadReply)?;
+    Ok(Timestamp::from_micros(micros))
+}
+
+fn text(value: &Value) -> Result<&str, BadReply> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).map_err(|_| BadReply),
+        Value::SimpleString(text) => Ok(text),
+        _ => Err(BadReply),
+    }
+}
