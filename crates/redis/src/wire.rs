@@ -23,7 +23,7 @@ use crate::plan::{Plan, PlannedCharge};
 pub(crate) use answer::BadReply;
 pub(crate) use answer::{Finding, Leased, StepError, StepOutcome, admitted, decode};
 pub(crate) use encode::{eval, evalsha};
-pub(crate) use hold::{HoldAnswer, HoldPart, HoldTerms, KeptPart};
+pub(crate) use hold::{BareRecord, HoldAnswer, HoldPart, HoldTerms, KeptPart};
 
 /// The latest time of a decision: every window that starts then has an end.
 const LATEST: Timestamp = Timestamp::from_micros(Timestamp::MAX.as_micros() - 2 * MAX_WINDOW.get());

@@ -43,8 +43,9 @@ local function charge_group(step, group, outcomes)
 end
 
 -- Charges each group, and writes the record of those that are allowed if the first is. Arguments: the time to live,
--- the estimate, the records in other slots, how many groups there are, whether this is one of the others.
--- Answers all outcomes, and when the reservation ends: 0 if there is none.
+-- the estimate, the records in other slots, how many groups there are, whether this is one of the others, and whether
+-- it is written without a part: if it is `made`, or `always`.
+-- Answers all outcomes, how many parts were written, and when the reservation ends.
 function hold.reserve(step)
   local ttl, estimate, others = tonumber(step.args[1]), step.args[2], step.args[3]
   local groups, is_other = tonumber(step.args[4]), step.args[5] == 'other'
@@ -85,15 +86,15 @@ function hold.reserve(step)
       numbers[#numbers + 1] = number
     end
   end
-  if #written == 0 then
-    numbers[#numbers + 1] = 0
+  numbers[#numbers + 1], numbers[#numbers + 2] = #written / 2, ends
+  local is_needed = step.args[6] == 'always' or step.args[6] == 'made' and is_made
+  if #written == 0 and not is_needed then
     return numbers
   end
   call('HSET', step.keys[1], 'at', format('%.0f', step.now), 'ends', format('%.0f', ends), 'supplied',
     step.is_supplied and 1 or 0, 'estimate', estimate, 'others', others, 'other', is_other and 1 or 0, 'n', count,
     unpack(written))
   expire(step, step.keys[1], is_other and plus(ends, LONGER) or ends)
-  numbers[#numbers + 1] = ends
   return numbers
 end
 

@@ -16,7 +16,7 @@ use super::exact::OutcomesByIndex;
 use super::leased::{TakenFromPools, fill_state};
 use crate::keys::RedisKeys;
 use crate::plan::{Plan, PlannedCharge, SlotGroup};
-use crate::wire::{HoldAnswer, HoldPart, HoldTerms, LuaStep, StepOutcome};
+use crate::wire::{BareRecord, HoldAnswer, HoldPart, HoldTerms, LuaStep, StepOutcome};
 
 /// A reservation on its way.
 struct HoldPlan<'r> {
@@ -155,8 +155,8 @@ impl StoreInner {
         let id = RedisKeys::reservation_in(slot, hold.request.id);
         let charges = hold.charges(|_, _| true);
         let terms = hold.terms(id, hold.plans.len());
-        let expires_at = self.reserve_step(hold, slot, &charges, &terms).await?;
-        Ok(expires_at.map(|expires_at| MadeReservation { id, expires_at }))
+        let (parts, expires_at) = self.reserve_step(hold, slot, &charges, &terms).await?;
+        Ok((parts > 0).then_some(MadeReservation { id, expires_at }))
     }
 
     /// Reserves one slot after the other: those that decide, the scarcest first, then those that are charged on their
@@ -202,16 +202,28 @@ impl StoreInner {
             is_other: slot != main,
             ..base.clone()
         };
+        // The record that the id leads to is there whatever its own charges are.
+        let bare = |slot: u16, bare| {
+            if slot == main {
+                bare
+            } else {
+                BareRecord::Never
+            }
+        };
         let mut charged = SlotCharges {
             inner: self,
             give_back: Vec::new(),
         };
-        let mut made = None;
+        let (mut made, mut parts) = (None, 0);
         for (position, group) in groups.iter().enumerate() {
             let slot = slot_of(&hold.plans[0], group);
             let charges: Vec<ChargeIndex> = group.iter().map(|index| (0, *index)).collect();
-            let terms = terms(slot);
-            let expires_at = self.reserve_step(hold, slot, &charges, &terms).await?;
+            let terms = HoldTerms {
+                bare: bare(slot, BareRecord::IfMade),
+                ..terms(slot)
+            };
+            let (written, expires_at) = self.reserve_step(hold, slot, &charges, &terms).await?;
+            parts += written;
             if !hold.are_allowed(&charges) {
                 let steps = std::mem::take(&mut charged.give_back);
                 let plan = &hold.plans[0];
@@ -223,7 +235,7 @@ impl StoreInner {
                 return Ok(None);
             }
             if slot == main {
-                made = expires_at.or(made);
+                made = Some(expires_at);
             }
             let record = self.keys.hold(slot, id);
             charged
@@ -237,23 +249,30 @@ impl StoreInner {
                 continue;
             }
             let slot = hold.plans[group].slot();
-            let terms = terms(slot);
-            let expires_at = self.reserve_step(hold, slot, &charges, &terms).await?;
-            made = made.or(expires_at);
+            let terms = HoldTerms {
+                bare: bare(slot, BareRecord::Always),
+                ..terms(slot)
+            };
+            let (written, expires_at) = self.reserve_step(hold, slot, &charges, &terms).await?;
+            parts += written;
+            if slot == main {
+                made = made.or(Some(expires_at));
+            }
         }
         charged.give_back.clear();
+        let made = made.filter(|_| parts > 0);
         Ok(made.map(|expires_at| MadeReservation { id, expires_at }))
     }
 
     /// Charges some charges of a reservation, all in one slot, and writes their record. The first of their groups
-    /// decides. Returns when the reservation ends, if a record was written.
+    /// decides. Returns how many of them are in the record, and when the reservation ends.
     async fn reserve_step(
         self: &Arc<Self>,
         hold: &mut HoldPlan<'_>,
         slot: u16,
         charges: &[ChargeIndex],
         terms: &HoldTerms<'_>,
-    ) -> Result<Option<Timestamp>, StoreError> {
+    ) -> Result<(u64, Timestamp), StoreError> {
         let (plan, parts) = hold.plan(charges, terms.groups == 1);
         let asked: SmallVec<[ChargeIndex; 4]> = charges
             .iter()
@@ -267,7 +286,7 @@ impl StoreInner {
         let StepOutcome::Hold(answer) = reply.answer else {
             return Err(StoreError::BadReply("expected a reservation".into()));
         };
-        let HoldAnswer::Reserved(outcomes, expires_at) = *answer else {
+        let HoldAnswer::Reserved(outcomes, written, expires_at) = *answer else {
             return Err(StoreError::BadReply("expected a reservation".into()));
         };
         drop(plan);
@@ -278,7 +297,7 @@ impl StoreInner {
                 self.remember(&part, &[*outcome], sent_at);
             }
         }
-        Ok(expires_at)
+        Ok((written, expires_at))
     }
 
     /// Completes a reservation that is denied: the other groups are charged on their own, without a record.
@@ -312,6 +331,7 @@ impl<'r> HoldPlan<'r> {
             groups,
             others: String::new(),
             is_other: false,
+            bare: BareRecord::Never,
         }
     }
 

@@ -40,13 +40,24 @@ pub(crate) struct HoldTerms<'a> {
     pub(crate) others: String,
     /// Whether this is the record in another slot.
     pub(crate) is_other: bool,
+    /// Whether the record is written without a part of its own.
+    pub(crate) bare: BareRecord,
+}
+
+/// When a record is written that has no part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BareRecord {
+    Never,
+    /// If the charges that decide are allowed.
+    IfMade,
+    Always,
 }
 
 /// What a step about a reservation answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum HoldAnswer {
-    /// The outcomes of the charges that were made, and when the reservation ends if there is one.
-    Reserved(Outcomes, Option<Timestamp>),
+    /// The outcomes of the charges that were made, how many parts are in the record, and when the reservation ends.
+    Reserved(Outcomes, u64, Timestamp),
     /// The record, whether it was settled before, and the keys of those in other slots.
     Record {
         /// Without its parts.
@@ -127,6 +138,11 @@ impl LuaStep {
             terms.others.clone(),
             terms.groups.to_string(),
             kind.to_owned(),
+            match terms.bare {
+                BareRecord::Never => String::new(),
+                BareRecord::IfMade => "made".to_owned(),
+                BareRecord::Always => "always".to_owned(),
+            },
         ];
         step
     }
@@ -194,7 +210,9 @@ impl LuaStep {
     }
 
     fn reserved(&self, values: &[Value]) -> Result<HoldAnswer, BadReply> {
-        let (ends, outcomes) = values.split_last().ok_or(BadReply)?;
+        let [outcomes @ .., parts, ends] = values else {
+            return Err(BadReply);
+        };
         let (outcomes, rest) = outcomes.as_chunks::<6>();
         let is_charged = |reserved: &HoldPart| reserved.taken.is_none();
         let charged = self.charges.iter().filter(|charge| {
@@ -206,10 +224,10 @@ impl LuaStep {
         }
         let outcomes = charged.zip(outcomes);
         let outcomes = outcomes.map(|(charge, values)| charge.outcome(values));
-        let ends = number(ends)?;
         Ok(HoldAnswer::Reserved(
             outcomes.collect::<Result<_, _>>()?,
-            (ends > 0).then(|| Timestamp::from_micros(ends)),
+            number(parts)?,
+            Timestamp::from_micros(number(ends)?),
         ))
     }
 
