@@ -5,5 +5,6 @@ mod conformance;
 mod known_answers;
 mod memory;
 mod promises;
+mod reservations;
 mod snapshots;
 mod threads;
