@@ -247,7 +247,7 @@ impl Play {
                 self.store.forget(scope, limit_of, "key");
                 let (state, resets) = &mut self.model.states[limit];
                 (*state, *resets) = (ModelState::fresh(limit_of.form()), *resets + 1);
-                // What was charged in this microsecond cannot be told from what is charged after it.
+                // What was charged in this microsecond looks like one after it.
                 self.clock.advance(Micros::new(1));
                 self.expire();
             }

@@ -22,6 +22,7 @@ mod linearizable;
 mod login;
 mod namespaces;
 mod questions;
+mod reservations;
 mod rules;
 mod sharing;
 mod state_loss;
