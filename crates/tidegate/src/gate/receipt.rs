@@ -161,9 +161,10 @@ impl Receipt {
             let taking =
                 taking.filter(|rule| rule.stage != ChargeStage::Peek && !rule.is_uncharged);
             for rule in taking {
-                let is_charged = match rule.is_shadow {
-                    true => rule.is_allowed(),
-                    false => is_admitted,
+                let is_charged = if rule.is_shadow {
+                    rule.is_allowed()
+                } else {
+                    is_admitted
                 };
                 if is_charged {
                     charged.extend(charged_by(decision, rule));

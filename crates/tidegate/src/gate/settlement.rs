@@ -229,9 +229,10 @@ impl Gate {
             at: change.at,
             permit: change.permit,
         };
-        let answer = match stored.is_empty() {
-            true => Ok(SmallVec::new()),
-            false => self.store.adjust(&adjustment).await,
+        let answer = if stored.is_empty() {
+            Ok(SmallVec::new())
+        } else {
+            self.store.adjust(&adjustment).await
         };
         let left_nothing = answer.as_ref().is_err_and(StoreError::left_nothing);
         let (mut adjusted, ended) = match answer {

@@ -22,10 +22,10 @@ impl Rule {
     /// `tokens: at most 199 in any minute: 100 at once, then one every 600 ms`.
     pub fn promise(&self, limit: &Limit) -> String {
         let promise = limit.promise();
-        match self.unit.is_requests() {
-            true => promise,
-            false => format!("{}: {promise}", self.unit),
+        if self.unit.is_requests() {
+            return promise;
         }
+        format!("{}: {promise}", self.unit)
     }
 
     /// The tiers of the rule with their grants, in the order of the file.

@@ -114,14 +114,8 @@ pub(super) fn rule(
         return None;
     }
     let (id, per) = (id?, per.unwrap_or_default());
-    let mut scope = scope_of(&id, &per, settings);
-    // Shadow rules gain nothing from leases.
-    if sync == Consistency::Leased && mode == Mode::Enforce {
-        scope = scope.leased();
-    }
-    if budget.unsettled == Unsettled::GiveBack {
-        scope = scope.giving_back();
-    }
+    let scope = scope_of(&id, &per, settings);
+    let scope = counted_as(scope, (sync, mode), budget.unsettled);
     let adaptive = counting.adaptive.and_then(|bounds| moving(bounds, &grants));
     let rule = Rule {
         scope,
@@ -339,6 +333,18 @@ fn scope_of(id: &str, per: &[String], settings: &RuleSettings) -> Scope {
     } else {
         scope
     }
+}
+
+/// The scope of counters that instances share in this way.
+fn counted_as(mut scope: Scope, (sync, mode): (Consistency, Mode), unsettled: Unsettled) -> Scope {
+    // Shadow rules gain nothing from leases.
+    if sync == Consistency::Leased && mode == Mode::Enforce {
+        scope = scope.leased();
+    }
+    if unsettled == Unsettled::GiveBack {
+        scope = scope.giving_back();
+    }
+    scope
 }
 
 /// The limit of a rule that moves by itself.

@@ -144,10 +144,12 @@ proptest! {
         written in prop::collection::vec(rule(), 1..6),
         requests in prop::collection::vec(costs(), 1..20),
     ) {
-        let text: String = written.iter().enumerate().map(|(index, (unit, cost, limit, is_shadow))| {
+        let line = |(index, (unit, cost, limit, is_shadow)): (usize, &WrittenRule)| {
             let mode = if *is_shadow { "shadow" } else { "enforce" };
-            format!("- {{id: r{index}, per: [], unit: {unit}, cost: {cost}, limit: {limit}/hour, algorithm: fixed_window, mode: {mode}}}\n")
-        }).collect();
+            format!("- {{id: r{index}, per: [], unit: {unit}, cost: {cost}, limit: {limit}/hour, algorithm: fixed_window, mode: {mode}}}")
+        };
+        let lines: Vec<String> = written.iter().enumerate().map(line).collect();
+        let text = lines.join("\n");
         let gate = gate(&text);
         let mut used = vec![0; written.len()];
         for costs in requests {
