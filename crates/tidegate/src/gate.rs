@@ -16,6 +16,7 @@ mod explain;
 mod fallback;
 mod feedback;
 mod in_force;
+mod kept_alone;
 mod local;
 mod maintain;
 mod matching;
@@ -30,6 +31,8 @@ mod reset;
 mod rule_decision;
 mod settlement;
 mod spent;
+mod stored;
+mod stored_record;
 mod warned;
 
 pub use charge::Charged;
@@ -46,6 +49,8 @@ pub use reconcile::Unreconciled;
 pub use reserving::{ReservationCounts, ReservationEnd, ReservationGuard, ReserveError};
 pub use reset::{Reset, ResetCounter, ResetError};
 pub use settlement::{SettleError, SettledLimit, Settlement};
+pub use stored::{ReservationError, ReservedDecision};
+pub use stored_record::ReservationRecord;
 pub use warned::WarnedLimit;
 
 use std::sync::Arc;
@@ -62,6 +67,7 @@ use crate::attributes::Attributes;
 use crate::credentials::InvalidCredentials;
 use crate::rules::{RuleSet, TemporaryOverrides, ValueDigest};
 use in_force::{InForce, StateTerms};
+use kept_alone::ReservationsAlone;
 use local::Local;
 use matching::MatchTerms;
 use rule_decision::RuleDecisions;
@@ -101,6 +107,8 @@ pub struct Gate {
     invalid_credentials: InvalidCredentials,
     observer: Option<Arc<dyn Observer>>,
     reservations: Arc<ReservationCounts>,
+    /// Those that were made while the store was unavailable.
+    alone: ReservationsAlone,
 }
 
 impl Gate {
@@ -129,6 +137,7 @@ impl Gate {
             invalid_credentials: InvalidCredentials::default(),
             observer: None,
             reservations: Arc::default(),
+            alone: ReservationsAlone::default(),
         }
     }
 

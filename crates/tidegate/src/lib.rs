@@ -176,8 +176,8 @@ pub use value::AttributeValue;
 
 pub use tidegate_core::{
     Algorithm, Anchor, Clock, Limit, LimitError, ManualClock, MemoryStats, MemoryStore, Micros,
-    Outcome, PermitId, Rate, RemoteStore, Retry, Store, StoreError, SystemClock, Timestamp, Window,
-    WorstCase, headers, limit, memory, store,
+    Outcome, PermitId, Rate, RemoteStore, ReservationId, Retry, Store, StoreError, SystemClock,
+    Timestamp, Window, WorstCase, headers, limit, memory, store,
 };
 
 #[cfg(doctest)]

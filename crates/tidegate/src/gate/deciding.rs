@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use tidegate_core::{MemoryStore, Outcomes, RemoteStore, Store, StoreError};
+use tidegate_core::{MemoryStore, Outcomes, RemoteStore, Request, Store, StoreError};
 
 use super::matching::match_rules;
 use super::parts::{Asked, pipelines_of};
@@ -119,7 +119,13 @@ impl Gate {
         receipt
     }
 
-    fn observe(&self, began: u64, front_end: FrontEnd, asked: Asked<'_, '_>, receipt: &Receipt) {
+    pub(super) fn observe(
+        &self,
+        began: u64,
+        front_end: FrontEnd,
+        asked: Asked<'_, '_>,
+        receipt: &Receipt,
+    ) {
         if let Some(observer) = &self.observer {
             observer.decided(&Observed {
                 began,
@@ -132,7 +138,7 @@ impl Gate {
     }
 
     /// The pipeline of a request, whose rules have matched.
-    fn pipeline(
+    pub(super) fn pipeline(
         &self,
         rules: &RulesInForce,
         attributes: &Attributes<'_>,
@@ -178,7 +184,12 @@ impl Gate {
     }
 
     /// Makes the calls of steps that do not depend on each other.
-    async fn run_steps(&self, store: &dyn RemoteStore, pipeline: &mut Pipeline, steps: &[Step]) {
+    pub(super) async fn run_steps(
+        &self,
+        store: &dyn RemoteStore,
+        pipeline: &mut Pipeline,
+        steps: &[Step],
+    ) {
         let calls: SmallVec<[StoreCall<'_>; 1]> =
             steps.iter().map(|step| pipeline.call(*step)).collect();
         let answers: SmallVec<[Result<Outcomes, StoreError>; 1]> = match &calls[..] {
@@ -196,7 +207,7 @@ impl Gate {
         }
     }
 
-    /// Reconciles the request's keys, then calls the store.
+    /// Calls the store.
     async fn ask(
         &self,
         store: &dyn RemoteStore,
@@ -206,14 +217,24 @@ impl Gate {
         if request.charges.is_empty() {
             return Ok(Outcomes::new());
         }
-        let began = self.clock.now();
-        let has_owed = self.reconcile_keys(&request).await?;
         let asking = match call.verb {
             Verb::Charge => store.charge(&request),
             Verb::Peek => store.peek(&request),
             Verb::Preview => store.preview(&request),
         };
-        let Some(timeout) = store.timeout().filter(|_| has_owed) else {
+        self.ask_reconciled(&request, asking).await
+    }
+
+    /// Reconciles the keys of a request, then awaits a call to the store about it.
+    pub(super) async fn ask_reconciled<T>(
+        &self,
+        request: &Request<'_>,
+        asking: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let began = self.clock.now();
+        let has_owed = self.reconcile_keys(request).await?;
+        let timeout = self.store.remote().and_then(RemoteStore::timeout);
+        let Some(timeout) = timeout.filter(|_| has_owed) else {
             return asking.await;
         };
         // Both calls together may take as long as one.
@@ -226,26 +247,7 @@ impl Gate {
 /// Makes the calls of a pipeline to a store in memory.
 pub(super) fn run_in_memory(pipeline: &mut Pipeline, store: &MemoryStore) {
     for step in pipeline.steps() {
-        let call = pipeline.call(step);
-        if call.charges.is_empty() {
-            continue;
-        }
-        let request = call.request();
-        if call.verb == Verb::Charge
-            && let Some(refused) = store.without_room(&request)
-        {
-            drop(call);
-            pipeline.record(step, &refused);
-            pipeline.refuse_permits(step);
-            continue;
-        }
-        let outcomes = match call.verb {
-            Verb::Charge => store.charge_regardless(&request),
-            Verb::Peek => store.peek(&request),
-            Verb::Preview => store.preview(&request),
-        };
-        drop(call);
-        pipeline.record(step, &outcomes);
+        run_step_in_memory(pipeline, store, step);
     }
     if pipeline.mark_spent() {
         let call = pipeline.settle_call();
@@ -254,4 +256,29 @@ pub(super) fn run_in_memory(pipeline: &mut Pipeline, store: &MemoryStore) {
         drop(call);
         pipeline.record_settled(&outcomes);
     }
+}
+
+/// Makes the call of one step to a store in memory.
+#[inline]
+pub(super) fn run_step_in_memory(pipeline: &mut Pipeline, store: &MemoryStore, step: Step) {
+    let call = pipeline.call(step);
+    if call.charges.is_empty() {
+        return;
+    }
+    let request = call.request();
+    if call.verb == Verb::Charge
+        && let Some(refused) = store.without_room(&request)
+    {
+        drop(call);
+        pipeline.record(step, &refused);
+        pipeline.refuse_permits(step);
+        return;
+    }
+    let outcomes = match call.verb {
+        Verb::Charge => store.charge_regardless(&request),
+        Verb::Peek => store.peek(&request),
+        Verb::Preview => store.preview(&request),
+    };
+    drop(call);
+    pipeline.record(step, &outcomes);
 }

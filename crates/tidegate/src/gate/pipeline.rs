@@ -83,7 +83,7 @@ impl StoreCall<'_> {
 
 impl Step {
     #[inline]
-    fn is_about(self, index: usize, rule: &RuleDecision) -> bool {
+    pub(super) fn is_about(self, index: usize, rule: &RuleDecision) -> bool {
         match self {
             Self::Together(stage) => rule.stage == stage,
             Self::Shadow(only) => index == only,

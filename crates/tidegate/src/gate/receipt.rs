@@ -128,13 +128,21 @@ impl Receipt {
 
     /// What was charged, without the decision and the rules that it was made by.
     pub fn into_kept(self) -> KeptReceipt {
-        let lines = self.charged().iter().map(Line::of).collect();
+        let kept = self.to_kept();
         KeptReceipt {
-            lines,
+            reservation: self.reservation,
+            ..kept
+        }
+    }
+
+    /// A copy of what was charged. One of the two is used.
+    pub(super) fn to_kept(&self) -> KeptReceipt {
+        KeptReceipt {
+            lines: self.charged().iter().map(Line::of).collect(),
             permit: self.permit(),
             at: self.at,
-            estimate: self.estimate,
-            reservation: self.reservation,
+            estimate: self.estimate.clone(),
+            reservation: None,
         }
     }
 

@@ -21,6 +21,11 @@ pub enum ReserveError {
     /// The cost is 0, or all costs are.
     #[error("a cost of 0 reserves nothing; to ask without taking, decide with that cost")]
     NothingToReserve,
+    /// There are as many stored reservations as the store may have. Nothing was charged.
+    #[error(
+        "there are as many open reservations as this server may have; try again when some are settled or have expired"
+    )]
+    TooMany,
 }
 
 /// An estimate that was charged and is not settled yet.

@@ -26,7 +26,9 @@ pub struct Settlement {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SettledLimit {
-    rule: SmolStr,
+    pub(super) rule: SmolStr,
+    /// The attributes of its key with the digests of their values, of a stored reservation.
+    pub key: Vec<(String, String)>,
     /// What the limit counts.
     pub unit: CostUnit,
     /// Whether the rule only counts.
@@ -60,6 +62,23 @@ pub enum SettleError {
 }
 
 impl Settlement {
+    pub(super) fn new(
+        estimate: Costs,
+        settled: Costs,
+        limits: SmallVec<[SettledLimit; 1]>,
+    ) -> Self {
+        Self {
+            estimate,
+            settled,
+            limits,
+        }
+    }
+
+    /// What the request came with.
+    pub fn estimate(&self) -> &Costs {
+        &self.estimate
+    }
+
     /// What the request cost: what it was settled with, and of units that were not named the estimate.
     pub fn settled(&self) -> &Costs {
         &self.settled
@@ -97,7 +116,7 @@ impl SettledLimit {
         &self.rule
     }
 
-    fn count(&self, counts: &RuleCounts) {
+    pub(super) fn count(&self, counts: &RuleCounts) {
         for (kind, units) in [
             (BudgetKind::Settled, self.settled),
             (BudgetKind::GivenBack, self.given_back),
@@ -108,9 +127,15 @@ impl SettledLimit {
         }
     }
 
+    /// A counter whose estimate is not settled.
+    pub(super) fn open(charged: &ChargedLimit<'_>) -> Self {
+        Self::new(charged, charged.charge.cost, Adjusted::default())
+    }
+
     fn new(charged: &ChargedLimit<'_>, settled: u64, adjusted: Adjusted) -> Self {
         Self {
             rule: SmolStr::new(charged.rule),
+            key: Vec::new(),
             unit: charged.unit.clone(),
             is_shadow: charged.is_shadow,
             limit: charged.outcome.limit,
@@ -266,6 +291,22 @@ impl Gate {
             limits.push(settled);
         }
         (limits, ended)
+    }
+
+    /// Changes what was charged without the store, in the counters of this instance.
+    pub(super) fn change_degraded(
+        &self,
+        charged: &[ChargedLimit<'_>],
+        change: Change<'_>,
+    ) -> SmallVec<[SettledLimit; 1]> {
+        let settled = |limit: &ChargedLimit<'_>| {
+            let wanted = change.actual.map_or(0, |actual| limit.actual(actual));
+            let done = limit.share.map_or_else(Adjusted::default, |share| {
+                self.change_locally(limit, share, wanted, change)
+            });
+            SettledLimit::new(limit, wanted, done)
+        };
+        charged.iter().map(settled).collect()
     }
 
     /// Changes what this instance alone was charged.

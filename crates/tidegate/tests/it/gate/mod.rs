@@ -21,6 +21,7 @@ mod readings;
 mod reasons;
 mod receipts;
 mod replacing;
+mod reservations;
 mod reserving;
 mod units;
 

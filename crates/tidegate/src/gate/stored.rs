@@ -1,0 +1,347 @@
+//! Stored reservations: an estimate is charged, and the record of it is kept in the store under an id, so that any
+//! instance can settle it. `reserving.rs` has those of this process, which need no record.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tidegate_core::{
+    Charge, ExtendAnswer, MadeReservation, Outcomes, Request, ReservationId, ReserveRequest,
+    Reserved, ReservedCharge, SettleAnswer, SettleRequest, Store, StoreError, Timestamp,
+};
+
+use super::deciding::run_step_in_memory;
+use super::pipeline::{Pipeline, Step, Verb};
+use super::reserving::ReservationEnd;
+use super::rule_decision::ChargeStage;
+use super::stored_record::{PartLabel, record_cost};
+use super::{Decision, Gate, Receipt, ReservationRecord, ReserveError, RulesInForce};
+use crate::attributes::Attributes;
+use crate::costs::Costs;
+use crate::rules::{BudgetKind, FrontEnd};
+
+/// A decision about an estimate, and the reservation that was made if it allows.
+#[derive(Debug)]
+pub struct ReservedDecision {
+    /// Whether the estimate was charged, with the details for the caller.
+    pub decision: Decision,
+    /// None if the request was denied, and if no limit was charged.
+    pub made: Option<MadeReservation>,
+}
+
+/// Why a stored reservation was not changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReservationError {
+    /// It has expired, was settled more than a minute ago, or never was.
+    #[error("there is no such reservation; it has expired, or was settled more than a minute ago")]
+    Unknown,
+    /// It is settled, with another cost than this.
+    #[error("the reservation is settled already, with another cost")]
+    OtherCost,
+    /// It is settled, and cannot be extended.
+    #[error("the reservation is settled already")]
+    Settled,
+    /// It was made by unit and is settled with one cost, or the reverse.
+    #[error(
+        "a reservation that was made with `costs` is settled with `costs`, and one that was made with `cost` with `cost`"
+    )]
+    OtherKind,
+    /// The store could not answer. The call may be repeated.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The charges of a step.
+type StepCharges<'c> = SmallVec<[ReservedCharge<'c>; 2]>;
+
+impl Gate {
+    /// Charges the costs of a request as an estimate, exactly as [`decide_by`](Self::decide_by) does, and keeps a record
+    /// that lasts for `ttl`.
+    ///
+    /// While the store is unavailable each rule's `on_store_failure` decides, and the record is kept by this gate alone.
+    pub async fn reserve_stored(
+        &self,
+        rules: &RulesInForce,
+        front_end: FrontEnd,
+        attributes: &Attributes<'_>,
+        ttl: Duration,
+    ) -> Result<ReservedDecision, ReserveError> {
+        let costs = attributes.costs();
+        if costs.is_zero() {
+            return Err(ReserveError::NothingToReserve);
+        }
+        let began = self.begin();
+        let mut pipeline = self.pipeline(rules, attributes, costs);
+        let id = ReservationId::random();
+        pipeline.permit = pipeline.permit.map(|_| id.permit());
+        let terms = StoredTerms {
+            id,
+            attributes,
+            ttl,
+        };
+        let made = match self.reserve_steps(&mut pipeline, &terms).await {
+            Ok(made) => made,
+            Err(error) => {
+                self.reservations.count(ReservationEnd::Refused);
+                return Err(error);
+            }
+        };
+        let receipt = pipeline.into_receipt(costs.clone());
+        self.observe(began, front_end, attributes.into(), &receipt);
+        let made = match made {
+            Made::InStore(made) => made,
+            Made::Alone if receipt.decision().is_allowed() => {
+                self.keep_alone(id, receipt.to_kept(), ttl)
+            }
+            Made::Alone | Made::Denied => None,
+        };
+        if made.is_some() {
+            count_reserved(&receipt);
+        }
+        Ok(ReservedDecision {
+            decision: receipt.into_decision(),
+            made,
+        })
+    }
+
+    /// Replaces the estimate of a stored reservation by the true cost, in every counter that was charged, by the limits
+    /// of then; `None` cancels it. A call that repeats an earlier one answers the same, and changes nothing.
+    pub async fn settle_reservation(
+        &self,
+        id: ReservationId,
+        actual: Option<&Costs>,
+        at: Option<Timestamp>,
+    ) -> Result<ReservationRecord, ReservationError> {
+        if let Some(settled) = self.settle_alone(id, actual, at) {
+            return settled;
+        }
+        let cost = actual.map(record_cost);
+        let request = SettleRequest {
+            id,
+            actual: cost.as_ref(),
+            at,
+        };
+        match self.store.settle_reservation(&request).await? {
+            SettleAnswer::Settled {
+                reservation,
+                is_repeated,
+            } => {
+                let record = ReservationRecord::new(&reservation);
+                if !is_repeated {
+                    self.count_settled(&record, actual.is_none());
+                }
+                Ok(record)
+            }
+            SettleAnswer::OtherCost => Err(ReservationError::OtherCost),
+            SettleAnswer::OtherKind => Err(ReservationError::OtherKind),
+            SettleAnswer::Unknown => Err(ReservationError::Unknown),
+        }
+    }
+
+    /// Lets an open reservation last for `ttl` from now on, at most a day after it was made. Returns when it ends.
+    pub async fn extend_reservation(
+        &self,
+        id: ReservationId,
+        ttl: Duration,
+        at: Option<Timestamp>,
+    ) -> Result<Timestamp, ReservationError> {
+        let answer = match self.extend_alone(id, ttl, at) {
+            Some(answer) => answer,
+            None => self.store.extend_reservation(id, ttl.into(), at).await?,
+        };
+        match answer {
+            ExtendAnswer::Until(end) => Ok(end),
+            ExtendAnswer::Settled => Err(ReservationError::Settled),
+            ExtendAnswer::Unknown => Err(ReservationError::Unknown),
+        }
+    }
+
+    /// A reservation that is open, or was settled within the last minute.
+    pub async fn look_at_reservation(
+        &self,
+        id: ReservationId,
+    ) -> Result<ReservationRecord, ReservationError> {
+        if let Some(record) = self.look_alone(id) {
+            return Ok(record);
+        }
+        let found = self.store.look_at_reservation(id).await?;
+        let record = found.map(|stored| ReservationRecord::new(&stored));
+        record.ok_or(ReservationError::Unknown)
+    }
+
+    /// Counts what settling a reservation changed, for the rules that are still in force.
+    pub(super) fn count_settled(&self, record: &ReservationRecord, is_cancelled: bool) {
+        let end = match is_cancelled {
+            true => ReservationEnd::Cancelled,
+            false => ReservationEnd::Settled,
+        };
+        self.reservations.count(end);
+        let rules = self.rules();
+        let limits = record.settlement.limits().iter();
+        for limit in limits.filter(|limit| !limit.is_shadow) {
+            if let Some(rule) = rules.get(limit.rule()) {
+                limit.count(rule.counts());
+            }
+        }
+    }
+
+    /// Makes the calls of a pipeline, and charges in one call what is reserved.
+    async fn reserve_steps(
+        &self,
+        pipeline: &mut Pipeline,
+        terms: &StoredTerms<'_, '_>,
+    ) -> Result<Made, ReserveError> {
+        let steps = pipeline.steps();
+        let is_before =
+            |step: &&Step| matches!(step, Step::Together(stage) if *stage < ChargeStage::Enforced);
+        for step in steps.iter().filter(is_before) {
+            self.run_step(pipeline, *step).await;
+        }
+        let enforced = Step::Together(ChargeStage::Enforced);
+        if steps.contains(&enforced) && pipeline.verb(enforced) != Verb::Charge {
+            // Denied already, whatever the store says.
+            for step in steps.iter().filter(|step| !is_before(step)) {
+                self.run_step(pipeline, *step).await;
+            }
+            return Ok(Made::Denied);
+        }
+        let shadows = steps.iter().filter(|step| matches!(step, Step::Shadow(_)));
+        let reserved: SmallVec<[Step; 2]> =
+            std::iter::once(enforced).chain(shadows.copied()).collect();
+        match self.ask_to_reserve(pipeline, &reserved, terms).await {
+            Ok(Reserved::Decided { outcomes, made }) => {
+                for (step, outcomes) in reserved.iter().zip(&outcomes) {
+                    pipeline.record(*step, outcomes);
+                }
+                if let Some(made) = &made {
+                    pipeline.permit = pipeline.permit.map(|_| made.id.permit());
+                }
+                Ok(Made::InStore(made))
+            }
+            Ok(Reserved::TooMany) => Err(ReserveError::TooMany),
+            Err(_) => {
+                for step in &reserved {
+                    self.decide_without_store(pipeline, *step);
+                }
+                Ok(Made::Alone)
+            }
+        }
+    }
+
+    async fn run_step(&self, pipeline: &mut Pipeline, step: Step) {
+        match &self.store {
+            Store::Memory(store) => run_step_in_memory(pipeline, store, step),
+            Store::Remote(store) => self.run_steps(&**store, pipeline, &[step]).await,
+        }
+    }
+
+    /// Asks the store to charge these steps, and to keep a record of it.
+    async fn ask_to_reserve(
+        &self,
+        pipeline: &Pipeline,
+        steps: &[Step],
+        terms: &StoredTerms<'_, '_>,
+    ) -> Result<Reserved, StoreError> {
+        let labels: Vec<String> = pipeline
+            .rules
+            .iter()
+            .map(|rule| self.label(pipeline, rule.rule, terms.attributes, rule.is_shadow))
+            .collect();
+        let groups: SmallVec<[StepCharges<'_>; 2]> = steps
+            .iter()
+            .map(|step| reserved_charges(pipeline, *step, &labels))
+            .collect();
+        let groups: SmallVec<[&[ReservedCharge<'_>]; 2]> =
+            groups.iter().map(|group| &group[..]).collect();
+        if groups.iter().all(|group| group.is_empty()) {
+            let outcomes = groups.iter().map(|_| Outcomes::new()).collect();
+            return Ok(Reserved::Decided {
+                outcomes,
+                made: None,
+            });
+        }
+        let estimate = record_cost(terms.attributes.costs());
+        let request = ReserveRequest {
+            id: terms.id,
+            groups: &groups,
+            estimate: &estimate,
+            ttl: terms.ttl.into(),
+            at: pipeline.at,
+        };
+        let charges: SmallVec<[Charge<'_>; 4]> = groups
+            .iter()
+            .flat_map(|group| group.iter())
+            .map(|reserved| reserved.charge)
+            .collect();
+        let owing = Request {
+            charges: &charges,
+            at: pipeline.at,
+            permit: None,
+        };
+        self.ask_reconciled(&owing, self.store.reserve(&request))
+            .await
+    }
+
+    /// What is kept with a part of a record: the rule, and its key as digests.
+    pub(super) fn label(
+        &self,
+        pipeline: &Pipeline,
+        rule: usize,
+        attributes: &Attributes<'_>,
+        is_shadow: bool,
+    ) -> String {
+        let rule = pipeline.in_force.at(rule);
+        let digests = self.digest.iter().flat_map(|digest| {
+            let values = rule.key_values(attributes).into_iter();
+            values.map(|(name, value)| (name.to_owned(), digest.of(&value)))
+        });
+        PartLabel::new(rule.id(), is_shadow, digests).to_string()
+    }
+}
+
+/// What a reservation is made with.
+pub(super) struct StoredTerms<'t, 'b> {
+    pub(super) id: ReservationId,
+    pub(super) attributes: &'t Attributes<'b>,
+    pub(super) ttl: Duration,
+}
+
+/// Where a reservation is kept.
+enum Made {
+    /// By the store, which makes none of a request that it denies.
+    InStore(Option<MadeReservation>),
+    /// By this gate, because the store did not answer.
+    Alone,
+    /// It was denied before the store was asked.
+    Denied,
+}
+
+/// What the rules of a step charge.
+fn reserved_charges<'p>(
+    pipeline: &'p Pipeline,
+    step: Step,
+    labels: &'p [String],
+) -> StepCharges<'p> {
+    let rules = pipeline.rules.iter().zip(labels).enumerate();
+    let own = rules.filter(|(index, (rule, _))| step.is_about(*index, rule));
+    own.flat_map(|(_, (rule, label))| {
+        let unit = pipeline.in_force.at(rule.rule).unit().as_str();
+        let charges = rule.charges(&pipeline.in_force);
+        charges.map(move |charge| ReservedCharge {
+            charge,
+            unit,
+            unit_cost: rule.unit_cost,
+            label,
+        })
+    })
+    .collect()
+}
+
+fn count_reserved(receipt: &Receipt) {
+    let charged = receipt.charged();
+    for limit in charged.iter().filter(|limit| !limit.is_shadow) {
+        limit
+            .counts
+            .count_budget(BudgetKind::Reserved, limit.charge.cost);
+    }
+}
