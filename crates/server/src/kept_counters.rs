@@ -89,6 +89,7 @@ pub(crate) fn open(
 pub(crate) fn builder(config: &Config) -> MemoryStoreBuilder {
     MemoryStore::builder()
         .max_keys(config.max_keys)
+        .max_reservations(config.max_reservations)
         .max_memory(config.max_memory)
 }
 

@@ -87,6 +87,14 @@ impl HttpProblem {
         }
     }
 
+    /// There is no room for it now, for a reason that programs distinguish.
+    pub(crate) fn busy_for(reason: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            reason: Some(reason),
+            ..Self::busy(detail)
+        }
+    }
+
     /// The path exists, with another method.
     pub(crate) fn method_not_allowed(method: &http::Method, path: &str, allowed: &str) -> Self {
         let header = HeaderValue::from_str(allowed).ok();
@@ -262,7 +270,7 @@ impl From<FeedbackError> for HttpProblem {
 
 impl From<tidegate::StoreError> for HttpProblem {
     fn from(error: tidegate::StoreError) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+        Self::busy(error.to_string())
     }
 }
 

@@ -187,14 +187,14 @@ fn numbers(out: &mut Vec<u8>, outcome: &Outcome) {
 }
 
 /// Writes text that needs no escaping, after `before`, which ends with its opening quote.
-fn text(out: &mut Vec<u8>, before: &[u8], text: &str) {
+pub(super) fn text(out: &mut Vec<u8>, before: &[u8], text: &str) {
     out.extend_from_slice(before);
     out.extend_from_slice(text.as_bytes());
     out.push(b'"');
 }
 
 /// Writes a number. Without the machinery of `write!`, which takes longer than the rest.
-fn integer(out: &mut Vec<u8>, number: u64) {
+pub(super) fn integer(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 

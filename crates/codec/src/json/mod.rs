@@ -1,4 +1,4 @@
-//! JSON: the bodies of checks, resets and explanations, and the answers.
+//! JSON: the bodies of checks, reservations, resets and explanations, and the answers.
 
 pub mod answer;
 mod costs;
@@ -7,6 +7,7 @@ pub mod number;
 mod parse;
 mod plain;
 pub mod question;
+pub mod reservation;
 
 pub use parse::{parse, parse_part};
 

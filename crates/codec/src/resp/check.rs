@@ -19,10 +19,18 @@ pub fn read(command: RespCommand<'_>) -> Result<Attributes<'static>, CodecError>
     let mut cost = 1;
     // Only at the end: elsewhere it can be the name of an attribute.
     if given >= 2 && command.is(end - 2, "COST") {
-        cost = whole(command.get(end - 1))?;
+        cost = whole("COST", command.get(end - 1))?;
         end -= 2;
     }
-    let mut attributes = Attributes::new().with_cost(cost);
+    Ok(attributes(command, end)?.with_cost(cost))
+}
+
+/// The attributes and values before `end`.
+pub(super) fn attributes(
+    command: RespCommand<'_>,
+    end: usize,
+) -> Result<Attributes<'static>, CodecError> {
+    let mut attributes = Attributes::new();
     for index in (1..end).step_by(2) {
         let value = command.get(index + 1).to_vec();
         attributes
@@ -42,18 +50,32 @@ fn text(command: RespCommand<'_>, index: usize) -> Result<String, CodecError> {
     })
 }
 
-fn whole(bytes: &[u8]) -> Result<u64, CodecError> {
+/// The number of an option with this name.
+pub(super) fn whole(name: &str, bytes: &[u8]) -> Result<u64, CodecError> {
     let text = std::str::from_utf8(bytes).ok();
     let digits = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let number = digits.and_then(|digits| digits.parse().ok());
     number.ok_or_else(|| {
         let given = super::quoted(bytes);
-        CodecError::invalid(format!("COST must be a whole number from 0, not `{given}`"))
+        CodecError::invalid(format!(
+            "{name} must be a whole number from 0, not `{given}`"
+        ))
     })
 }
 
 /// Writes a decision, with the field names of the JSON answer.
 pub fn write(decision: &Decision, replies: &mut Replies) {
+    write_with(decision, replies, 0, |_| {});
+}
+
+/// Writes a decision, with so many fields more.
+#[inline]
+pub(super) fn write_with(
+    decision: &Decision,
+    replies: &mut Replies,
+    count: usize,
+    more: impl FnOnce(&mut Replies),
+) {
     if decision.is_failed() {
         replies.error("UNAVAILABLE", super::UNDECIDED);
         return;
@@ -61,7 +83,7 @@ pub fn write(decision: &Decision, replies: &mut Replies) {
     let headline = decision.headline();
     let outcome = headline.as_ref().map(|answer| answer.outcome);
     let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-    replies.map(10);
+    replies.map(10 + count);
     replies.bulk(b"allowed");
     replies.boolean(decision.is_allowed());
     replies.bulk(b"rule");
@@ -99,6 +121,7 @@ pub fn write(decision: &Decision, replies: &mut Replies) {
     some(replies, decision.reason(), |replies, reason| {
         replies.bulk(reason.name().as_bytes());
     });
+    more(replies);
 }
 
 fn some<T>(replies: &mut Replies, value: Option<T>, write: impl FnOnce(&mut Replies, T)) {

@@ -1,12 +1,13 @@
-//! The Redis protocol (RESP): commands, replies, and the two commands that decide.
+//! The Redis protocol (RESP): commands, replies, and the commands that decide.
 //!
 //! `arguments.rs` parses commands and `inline.rs` those that a person types, `throttle.rs` and `check.rs` read and
-//! answer `CL.THROTTLE` and `TG.CHECK`, `replies.rs` writes.
+//! answer `CL.THROTTLE` and `TG.CHECK`, `reservation.rs` the commands about reservations, `replies.rs` writes.
 
 mod arguments;
 pub mod check;
 mod inline;
 mod replies;
+pub mod reservation;
 pub mod throttle;
 
 pub use arguments::{Arguments, ProtocolError, RespCommand};

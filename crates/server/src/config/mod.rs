@@ -69,6 +69,8 @@ pub struct Config {
     pub trust_timestamps: bool,
     /// The most keys that the in-memory store holds.
     pub max_keys: usize,
+    /// The most open reservations of the in-memory store.
+    pub max_reservations: usize,
     /// The most memory that the states of the in-memory store take, in bytes.
     pub max_memory: usize,
     /// How often the store is written to the data directory, if at all. Never with Redis or with timestamps of

@@ -57,6 +57,7 @@ pub(super) fn config(
     let history = number(&fields, "history", problems);
     let trust_timestamps = flag(&fields, "trust_timestamps", problems);
     let max_keys = number(&fields, "max_keys", problems);
+    let max_reservations = number(&fields, "max_reservations", problems);
     let max_memory = fields.parsed("max_memory", at_least_1_mib, problems);
     let key_secret = secret::read(&fields, "key_secret_file", overrides, problems);
     let secret = key_secret.as_ref();
@@ -113,6 +114,7 @@ pub(super) fn config(
         history: history?,
         trust_timestamps: trust_timestamps?,
         max_keys: max_keys?,
+        max_reservations: max_reservations?,
         max_memory: max_memory.unwrap_or_else(default_max_memory),
         snapshot,
         rule_settings,

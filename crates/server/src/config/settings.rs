@@ -90,7 +90,7 @@ const fn flag(value: &'static str, key: Key) -> Setting {
 
 /// All settings, in the order of the reference page.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 69] = [
+pub static SETTINGS: [Setting; 70] = [
     flag("ADDR", Key::new("http", ADDRESS, "where HTTP is served").or("127.0.0.1:8080")),
     flag("ADDR", Key::new("admin", ADDRESS, "where the whole HTTP API is served with the console and the metrics, so that `http` has only what services and probes call; off if not set")),
     flag("ADDR|off", Key::new("grpc", Kind::Any(&[OFF, ADDRESS]), "where gRPC is served, or `off`").or("127.0.0.1:8081")),
@@ -123,6 +123,7 @@ pub static SETTINGS: [Setting; 69] = [
     variable(Key::new("history", Kind::Whole(1, 1_000_000), "how many versions of the rules are kept").or("100")),
     flag("", Key::new("trust_timestamps", Kind::Flag, "whether a request may carry its own timestamp, for replays and tests").or("false")),
     variable(Key::new("max_keys", Kind::Whole(1, 1 << 40), "the most keys that the in-memory store holds").or("10000000")),
+    variable(Key::new("max_reservations", Kind::Whole(1, 1 << 40), "the most open reservations that the in-memory store keeps").or("100000")),
     variable(Key::new("max_memory", SIZE, "the most memory that the counters and permits of the in-memory store take, at least `1MiB`; a quarter of what the process may use if not set, and at least `64MiB`").like("512MiB")),
     variable(Key::new("counters", Kind::Map(&COUNTERS), "whether counters survive a restart").or(r#"{"snapshot": "10s"}"#)),
     variable(Key::new("ipv6_prefix", Kind::Whole(1, 128), "how many bits of an IPv6 address make a key").or("64")),

@@ -37,8 +37,18 @@ pub(super) async fn check(decider: &Decider, body: ArrivingBody) -> Result<ApiRe
 }
 
 fn reply(settings: HeaderSettings, decision: &Decision) -> ApiReply {
+    decision_reply(settings, decision, |body| answer::write(body, decision))
+}
+
+/// The reply to a question about a request, whose body is written by the caller.
+#[inline]
+pub(super) fn decision_reply(
+    settings: HeaderSettings,
+    decision: &Decision,
+    write: impl FnOnce(&mut Vec<u8>),
+) -> ApiReply {
     let mut body = Vec::with_capacity(512);
-    answer::write(&mut body, decision);
+    write(&mut body);
     let mut reply = Response::new(Full::from(Bytes::from(body)));
     *reply.status_mut() = if decision.is_failed() {
         StatusCode::SERVICE_UNAVAILABLE

@@ -22,6 +22,7 @@ mod overrides;
 mod probes;
 mod query;
 mod raw_request;
+mod reservations;
 mod route;
 mod rules;
 mod status;
@@ -41,7 +42,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
-use tidegate_codec::json::{answer, explain as explain_question, number, question};
+use tidegate_codec::json::{answer, explain as explain_question, number, question, reservation};
 use tidegate_listen::{Drain, ListenSettings, Peer};
 use tokio::net::TcpListener;
 

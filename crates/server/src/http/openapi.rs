@@ -18,7 +18,7 @@ pub(super) fn describe(trust_timestamps: bool) -> Bytes {
     if let Some(Value::Object(schemas)) = document.pointer_mut("/components/schemas") {
         schemas.extend(tidegate::rules::api_schemas());
     }
-    for schema in ["Check", "Explain"] {
+    for schema in ["Check", "Explain", "Reserve", "Settle", "Extend", "Cancel"] {
         let properties = format!("/components/schemas/{schema}/properties");
         if let Some(Value::Object(properties)) = document.pointer_mut(&properties)
             && !trust_timestamps

@@ -15,7 +15,7 @@ use super::body::{self, LARGE, SMALL, TINY, UNREAD};
 use super::call::ApiCall;
 use super::{
     activity, activity_stream, check, console, counters, explain, feedback, history, overrides,
-    probes, rules, status, validate,
+    probes, reservations, rules, status, validate,
 };
 use crate::access::CallScope::{AnyToken, Check, Feedback, Open, Probe, Read, Write};
 use crate::access::{Access, CallScope, Caller};
@@ -57,12 +57,17 @@ const CHECK: ApiRoute = route("POST", "/v1/check", Check, body::CHECK, ApiHandle
 
 /// All calls. The first path that matches counts, so a path without `{…}` is above those that match it too.
 #[rustfmt::skip]
-pub(super) static ROUTES: [ApiRoute; 40] = [
+pub(super) static ROUTES: [ApiRoute; 45] = [
     CHECK,
     route(ANY,      "/v1/authorize",                        Open,     TINY,   ApiHandler::Authorize),
     route("POST",   "/v1/check/batch",                      Check,    SMALL,  Boxed(|call| whole(check::batch(call)))),
     route("DELETE", "/v1/leases/{id}",                      Check,    TINY,   Boxed(|call| whole(counters::release(call)))),
     route("PUT",    "/v1/leases/{id}",                      Check,    TINY,   Boxed(|call| whole(counters::renew(call)))),
+    route("POST",   "/v1/reserve",                          Check,    body::CHECK, Boxed(|call| whole(reservations::reserve(call)))),
+    route("POST",   "/v1/reservations/{id}/settle",         Check,    TINY,   Boxed(|call| whole(reservations::settle(call)))),
+    route("DELETE", "/v1/reservations/{id}",                Check,    TINY,   Boxed(|call| whole(reservations::cancel(call)))),
+    route("PUT",    "/v1/reservations/{id}",                Check,    TINY,   Boxed(|call| whole(reservations::extend(call)))),
+    route("GET",    "/v1/reservations/{id}",                Read,     UNREAD, Boxed(|call| whole(reservations::look(call)))),
     route("POST",   "/v1/feedback",                         Feedback, SMALL,  Boxed(|call| whole(feedback::feedback(call)))),
     route("POST",   "/v1/explain",                          Read,     SMALL,  Boxed(|call| whole(explain::explain(call)))),
     route("GET",    "/v1/rules",                            Read,     UNREAD, Boxed(|call| now(rules::list(&call)))),

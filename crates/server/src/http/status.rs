@@ -59,6 +59,8 @@ pub(super) async fn status(call: ApiCall) -> Result<ApiReply, HttpProblem> {
             (Some(stats), _) => Some(stats.permits as u64),
             (None, redis) => redis.map(RedisStore::units_on_lease),
         },
+        "reservations": admin.gate.reservations().open()
+            + memory.as_ref().map_or(0, |stats| stats.reservations as u64),
         "snapshot": admin.counters.as_ref().map(|counters| snapshot(&counters.state())),
         "console": admin.has_console,
         "activity": admin.activity.is_some(),

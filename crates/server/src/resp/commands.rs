@@ -23,9 +23,15 @@ const fn known(name: &'static str, arity: i64, key: i64, summary: &'static str) 
 
 /// All commands.
 #[rustfmt::skip]
-const COMMANDS: [CommandInfo; 12] = [
+const COMMANDS: [CommandInfo; 18] = [
     known("cl.throttle",    -5, 1,  "Charges a limit given in the call, as redis-cell does."),
     known("tg.check",       -1, 0,  "Decides a request by the rules, and charges it."),
+    known("tg.reserve",     -1, 0,  "Decides a request by the rules, and charges its cost as an estimate."),
+    known("tg.settle",      3,  0,  "Replaces the estimate of a reservation by the true cost."),
+    known("tg.cancel",      2,  0,  "Gives the estimate of a reservation back."),
+    known("tg.extend",      3,  0,  "Lets a reservation last longer."),
+    known("tg.release",     2,  0,  "Releases the lease of a concurrency limit."),
+    known("tg.renew",       2,  0,  "Lets the lease of a concurrency limit last its whole time again."),
     known("ping",           -1, 0,  "Returns PONG, or its argument."),
     known("echo",           2,  0,  "Returns its argument."),
     known("hello",          -1, 0,  "Chooses the protocol version, and authenticates."),
@@ -151,6 +157,6 @@ fn document(known: &CommandInfo, replies: &mut Replies) {
 pub(super) fn unknown(command: RespCommand<'_>) -> String {
     let name = quoted(command.get(0));
     format!(
-        "unknown command '{name}'; this is a rate limiter that speaks the Redis protocol: use CL.THROTTLE or TG.CHECK"
+        "unknown command '{name}'; this is a rate limiter that speaks the Redis protocol: use CL.THROTTLE, TG.CHECK or TG.RESERVE"
     )
 }

@@ -7,6 +7,7 @@
 mod commands;
 mod connection;
 mod questions;
+mod reservations;
 mod session;
 
 use std::sync::Arc;

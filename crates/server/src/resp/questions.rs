@@ -2,14 +2,16 @@
 //! together.
 
 use futures_util::future::join_all;
-use tidegate::gate::{Charged, Decision, StoreIsRemote};
+use tidegate::gate::{Charged, Decision, ReservationError, StoreIsRemote};
 use tidegate::rules::FrontEnd;
 use tidegate::store::{Charge, Scope};
 use tidegate::{Attributes, Limit};
 use tidegate_codec::CodecError;
+use tidegate_codec::resp::reservation::{self, ReservationCommand, ReservationRefusal};
 use tidegate_codec::resp::throttle::{self, ThrottleLimits};
 use tidegate_codec::resp::{Replies, RespCommand, check};
 
+use super::reservations::{self, ReservationAnswer};
 use crate::decider::Decider;
 
 /// The most questions that are asked together.
@@ -35,6 +37,7 @@ enum RespQuestion {
         cost: u64,
     },
     Check(Attributes<'static>),
+    Reservation(ReservationCommand),
     Refused(String),
 }
 
@@ -45,6 +48,7 @@ enum RespQuestion {
 enum RespAnswer<'q> {
     Throttle(Charged),
     Check(Decision),
+    Reservation(ReservationAnswer),
     Refused(&'q str),
 }
 
@@ -107,6 +111,28 @@ impl Questions {
         }
     }
 
+    /// `TG.RESERVE`, `TG.SETTLE` and the other commands about reservations and leases. They wait for their turn also in
+    /// memory.
+    pub(super) fn reservation(
+        &mut self,
+        name: &[u8],
+        command: RespCommand<'_>,
+        decider: &Decider,
+        replies: &mut Replies,
+    ) {
+        match reservation::read(name, command) {
+            Err(ReservationRefusal::Malformed(problem)) => self.refuse(&problem, replies),
+            Err(ReservationRefusal::Unknown) => {
+                self.refuse_as("NOTFOUND", &ReservationError::Unknown.to_string(), replies);
+            }
+            Ok(ReservationCommand::Reserve(..)) if decider.need_rules().is_err() => {
+                let problem = decider.need_rules().err().unwrap_or_default();
+                self.refuse_as("UNAVAILABLE", &problem, replies);
+            }
+            Ok(command) => self.waiting.push(RespQuestion::Reservation(command)),
+        }
+    }
+
     fn refuse(&mut self, problem: &CodecError, replies: &mut Replies) {
         self.refuse_as("ERR", &problem.to_string(), replies);
     }
@@ -121,14 +147,16 @@ impl Questions {
         }
     }
 
+    /// Whether a command may join those that wait: they are all about reservations, or none is. A check in memory is
+    /// answered immediately, and would overtake a reservation.
+    pub(super) fn may_join(&self, is_reservation: bool) -> bool {
+        let reserves = |question: &RespQuestion| matches!(question, RespQuestion::Reservation(_));
+        self.waiting.len() < TOGETHER && self.waiting.iter().any(reserves) == is_reservation
+    }
+
     /// Whether questions wait, so that later commands must wait too.
     pub(super) fn are_waiting(&self) -> bool {
         !self.waiting.is_empty()
-    }
-
-    /// Whether enough questions wait.
-    pub(super) fn are_many(&self) -> bool {
-        self.waiting.len() >= TOGETHER
     }
 
     /// Asks all waiting questions together, and writes the answers in their order.
@@ -149,6 +177,9 @@ impl Questions {
                 RespQuestion::Check(attributes) => {
                     RespAnswer::Check(decider.decide(attributes, FrontEnd::Resp).await)
                 }
+                RespQuestion::Reservation(command) => {
+                    RespAnswer::Reservation(reservations::answer(decider, command).await)
+                }
                 RespQuestion::Refused(problem) => RespAnswer::Refused(problem),
             }
         });
@@ -156,6 +187,7 @@ impl Questions {
             match answer {
                 RespAnswer::Throttle(charged) => throttle::write(&charged, replies),
                 RespAnswer::Check(decision) => check::write(&decision, replies),
+                RespAnswer::Reservation(answer) => answer.write(replies),
                 RespAnswer::Refused(problem) => {
                     let (code, message) = problem.split_once(' ').unwrap_or(("ERR", problem));
                     replies.error(code, message);

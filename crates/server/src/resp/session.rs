@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate::rules::FrontEnd;
-use tidegate_codec::resp::{Replies, RespCommand, RespVersion, quoted};
+use tidegate_codec::resp::{Replies, RespCommand, RespVersion, quoted, reservation};
 
 use super::commands;
 use super::questions::Questions;
@@ -65,7 +65,10 @@ impl Session {
 
     /// Whether a command may join the questions that wait to be asked.
     pub(super) fn joins(&self, command: RespCommand<'_>) -> bool {
-        self.may_ask && !self.questions.are_many() && is_question(command)
+        let is_reservation = reservation::is_one(command);
+        self.may_ask
+            && (is_reservation || is_question(command))
+            && self.questions.may_join(is_reservation)
     }
 
     /// Runs a command: answers it, or queues its question.
@@ -108,6 +111,10 @@ impl Session {
                 replies.error("NOAUTH", "Authentication required: send a token with AUTH");
             }
             b"TG.CHECK" => self.questions.check(command, &self.decider, replies),
+            b"TG.RESERVE" | b"TG.SETTLE" | b"TG.CANCEL" | b"TG.EXTEND" | b"TG.RELEASE"
+            | b"TG.RENEW" => self
+                .questions
+                .reservation(&name, command, &self.decider, replies),
             b"PING" => match command.len() {
                 1 => replies.simple("PONG"),
                 2 => replies.bulk(command.get(1)),

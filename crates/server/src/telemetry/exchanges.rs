@@ -105,7 +105,7 @@ impl ExchangeObserver for ServerExchanges {
             at: SystemClock.now(),
             front_end: self.front_end,
             method: request.head.method().clone(),
-            path: request.head.uri().path().to_owned(),
+            path: shown_path(request.head.uri().path(), self.front_end),
             peer: request.peer.address.ip().to_canonical(),
             headers: log.map(|log| log.chosen(headers)).unwrap_or_default(),
         };
@@ -271,4 +271,20 @@ fn note_one(noted: &mut Option<NotedDecision>, decision: &Decision, client: Opti
     } else if let Some(noted) = noted {
         noted.count = count;
     }
+}
+/// A path as logs and traces show it. The id of a reservation is shortened: whoever knows it can settle it.
+fn shown_path(path: &str, front_end: FrontEnd) -> String {
+    const BEFORE: &str = "/v1/reservations/";
+    const SHOWN: usize = 8;
+    let id = path.strip_prefix(BEFORE);
+    let Some(id) = id.filter(|_| front_end == FrontEnd::Http) else {
+        return path.to_owned();
+    };
+    let (id, rest) = match id.split_once('/') {
+        Some((id, rest)) => (id, format!("/{rest}")),
+        None => (id, String::new()),
+    };
+    let shown: String = id.chars().take(SHOWN).collect();
+    let more = if shown.len() < id.len() { "…" } else { "" };
+    format!("{BEFORE}{shown}{more}{rest}")
 }

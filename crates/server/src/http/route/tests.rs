@@ -96,7 +96,10 @@ fn contracted(route: &ApiRoute) -> CallScope {
         )
         | ("POST", "/v1/console/session") => Open,
         (_, "/healthz" | "/readyz") => Probe,
-        (_, "/v1/check" | "/v1/check/batch" | "/v1/leases/{id}") => Check,
+        (_, "/v1/check" | "/v1/check/batch" | "/v1/leases/{id}" | "/v1/reserve")
+        | ("POST" | "PUT" | "DELETE", "/v1/reservations/{id}" | "/v1/reservations/{id}/settle") => {
+            Check
+        }
         (_, "/v1/feedback") => Feedback,
         (_, "/v1/console/session") => AnyToken,
         ("POST", "/v1/explain" | "/v1/rules/{id}/validate" | "/v1/console/code") | ("GET", _) => {

@@ -16,6 +16,7 @@ mod permits;
 mod raw_requests;
 mod reasons;
 mod refusals;
+mod reservations;
 mod rules;
 mod status;
 mod timelines;
