@@ -11,6 +11,7 @@ use crate::commands::denied::DeniedArgs;
 use crate::commands::explain::ExplainArgs;
 use crate::commands::import::ImportArgs;
 use crate::commands::overrides::OverrideArgs;
+use crate::commands::reservations::{CancelArgs, ReserveArgs, SettleArgs};
 use crate::commands::reset::ResetArgs;
 use crate::commands::rules::RulesArgs;
 use crate::commands::status::StatusArgs;
@@ -39,6 +40,12 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Ask whether a request is allowed, and charge it
     Check(CheckArgs),
+    /// Ask whether a request is allowed, and charge its cost as an estimate that is settled later
+    Reserve(ReserveArgs),
+    /// Replace the estimate of a reservation by the true cost
+    Settle(SettleArgs),
+    /// Give the estimate of a reservation back
+    Cancel(CancelArgs),
     /// Explain why a request would be allowed or denied, without charging it
     Explain(ExplainArgs),
     /// Show, change and validate rules

@@ -10,7 +10,7 @@ use crate::output;
 /// The exit codes in `--help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
-  check, explain
+  check, explain, reserve
               0 allowed, 1 denied, 2 error
   all others  0 fine, 1 the answer is no, 2 error (could not ask, bad usage)
               `rules diff`: 1 when there are differences
@@ -18,6 +18,8 @@ Exit codes:
               `rules test`: 1 when a decision is not the expected one
               `import`: 1 when rules differ in meaning, or parts are left out
               `rules get`, `rules delete`: 1 when there is no such rule
+              `settle`, `cancel`: 1 when the reservation is gone, or was
+              settled with another cost
               `status`: 1 when the server is not ready";
 
 /// The answer of a command.

@@ -33,6 +33,15 @@ fn main() -> ExitCode {
     match cli.command {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => exit::finish(args.server.json, commands::check::run(&args)),
+        Command::Reserve(args) => {
+            exit::finish(args.server.json, commands::reservations::reserve(&args))
+        }
+        Command::Settle(args) => {
+            exit::finish(args.server.json, commands::reservations::settle(&args))
+        }
+        Command::Cancel(args) => {
+            exit::finish(args.server.json, commands::reservations::cancel(&args))
+        }
         Command::Explain(args) => exit::finish(args.server.json, commands::explain::run(&args)),
         Command::Denied(args) => exit::finish(args.server.json, commands::denied::run(&args)),
         Command::Console(args) => exit::finish(args.server.json, commands::console::run(&args)),

@@ -70,6 +70,12 @@ pub(super) fn summary(decision: &Value, now: Timestamp) -> String {
     if let Some(lease) = get("lease").as_str() {
         line("lease", plain(lease));
     }
+    if let Some(reservation) = get("reservation").as_str() {
+        line("reservation", plain(reservation));
+    }
+    if let Some(end) = times::instant(get("expires_at")) {
+        line("expires", when(end, now));
+    }
     text
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod explain;
 pub(crate) mod import;
 pub(crate) mod overrides;
 mod question;
+pub(crate) mod reservations;
 pub(crate) mod reset;
 pub(crate) mod rules;
 pub(crate) mod status;

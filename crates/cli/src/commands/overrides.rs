@@ -124,7 +124,7 @@ fn path(rule: &str) -> String {
 }
 
 /// Text as one segment of a path. The characters of ids stay unchanged.
-fn encoded(text: &str) -> String {
+pub(super) fn encoded(text: &str) -> String {
     const SEGMENT: &percent_encoding::AsciiSet =
         &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
     match text {
