@@ -1,0 +1,270 @@
+//! The wire forms: where requests and answers have their numbers.
+
+use std::sync::Arc;
+
+use crate::answer_paths::AnswerPaths;
+use crate::own_form::OwnForm;
+use crate::request_paths::RequestPaths;
+
+/// How a provider writes what a request may cost and did cost. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct UsageForm {
+    pub(crate) name: FormName,
+    pub(crate) request: Arc<RequestPaths>,
+    pub(crate) answer: Arc<AnswerPaths>,
+}
+
+/// A form without a path for something.
+const NONE: &[&str] = &[];
+
+/// Which form it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FormName {
+    /// Chat completions, completions, responses and embeddings of OpenAI, and of the many servers that speak the same.
+    OpenAi,
+    /// Messages of Anthropic.
+    Anthropic,
+    /// Contents and embeddings of Gemini.
+    Gemini,
+    /// Paths of the operator's own.
+    Own,
+}
+
+impl UsageForm {
+    /// The form of OpenAI and of servers that are compatible with it.
+    pub fn openai() -> Self {
+        Self {
+            name: FormName::OpenAi,
+            request: Arc::new(RequestPaths::new(
+                &["max_completion_tokens", "max_output_tokens", "max_tokens"],
+                &["n", "best_of"],
+            )),
+            answer: Arc::new(AnswerPaths::openai()),
+        }
+    }
+
+    /// The form of Anthropic's messages.
+    pub fn anthropic() -> Self {
+        Self {
+            name: FormName::Anthropic,
+            request: Arc::new(RequestPaths::new(&["max_tokens"], NONE)),
+            answer: Arc::new(AnswerPaths::anthropic()),
+        }
+    }
+
+    /// The form of Gemini.
+    pub fn gemini() -> Self {
+        Self {
+            name: FormName::Gemini,
+            request: Arc::new(RequestPaths::new(
+                &["generationConfig.maxOutputTokens"],
+                &["generationConfig.candidateCount"],
+            )),
+            answer: Arc::new(AnswerPaths::gemini()),
+        }
+    }
+
+    /// A form of the operator's own paths.
+    pub fn own(form: &OwnForm) -> Self {
+        Self {
+            name: FormName::Own,
+            request: Arc::new(RequestPaths::new(&form.maximum, &form.times)),
+            answer: Arc::new(AnswerPaths::own(form)),
+        }
+    }
+
+    /// Which form it is.
+    pub fn name(&self) -> FormName {
+        self.name
+    }
+}
+
+/// What is read on a route.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub enum UsageSetting {
+    /// Nothing.
+    #[default]
+    Off,
+    /// The form that the end of the path stands for; other paths are not read.
+    Auto(Arc<AutoForms>),
+    /// One form, on every path.
+    Form(UsageForm),
+}
+
+/// The forms that [`UsageSetting::Auto`] chooses from.
+#[derive(Debug, Clone)]
+pub struct AutoForms {
+    openai: UsageForm,
+    anthropic: UsageForm,
+    gemini: UsageForm,
+}
+
+impl UsageSetting {
+    /// The setting `auto`.
+    pub fn auto() -> Self {
+        Self::Auto(Arc::new(AutoForms {
+            openai: UsageForm::openai(),
+            anthropic: UsageForm::anthropic(),
+            gemini: UsageForm::gemini(),
+        }))
+    }
+
+    /// A setting by its name: `openai`, `anthropic`, `gemini`, `auto` or `off`.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "off" => Self::Off,
+            "auto" => Self::auto(),
+            "openai" => Self::Form(UsageForm::openai()),
+            "anthropic" => Self::Form(UsageForm::anthropic()),
+            "gemini" => Self::Form(UsageForm::gemini()),
+            _ => return None,
+        })
+    }
+
+    /// The form of a request to a path, which must be in its normal form.
+    pub fn form(&self, path: &str) -> Option<&UsageForm> {
+        match self {
+            Self::Off => None,
+            Self::Form(form) => Some(form),
+            Self::Auto(forms) => Some(match Endpoint::of(path)?.form() {
+                FormName::Anthropic => &forms.anthropic,
+                FormName::Gemini => &forms.gemini,
+                _ => &forms.openai,
+            }),
+        }
+    }
+}
+
+/// What a request asks for, by the end of its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    ChatCompletions,
+    Completions,
+    Responses,
+    Embeddings,
+    Messages,
+    GenerateContent,
+    EmbedContent,
+}
+
+/// The ends of paths. A longer one comes before one that it ends with.
+const ENDS: [(&str, Endpoint); 9] = [
+    ("/chat/completions", Endpoint::ChatCompletions),
+    ("/completions", Endpoint::Completions),
+    ("/responses", Endpoint::Responses),
+    ("/embeddings", Endpoint::Embeddings),
+    ("/messages", Endpoint::Messages),
+    (":generateContent", Endpoint::GenerateContent),
+    (":streamGenerateContent", Endpoint::GenerateContent),
+    (":embedContent", Endpoint::EmbedContent),
+    (":batchEmbedContents", Endpoint::EmbedContent),
+];
+
+impl Endpoint {
+    pub(crate) fn of(path: &str) -> Option<Self> {
+        let found = ENDS.iter().find(|(end, _)| path.ends_with(end));
+        found.map(|&(_, endpoint)| endpoint)
+    }
+
+    fn form(self) -> FormName {
+        match self {
+            Self::Messages => FormName::Anthropic,
+            Self::GenerateContent | Self::EmbedContent => FormName::Gemini,
+            _ => FormName::OpenAi,
+        }
+    }
+
+    /// Whether the answer has no output.
+    pub(crate) fn is_embedding(self) -> bool {
+        matches!(self, Self::Embeddings | Self::EmbedContent)
+    }
+
+    /// Whether a stream has usage only if the request asks for it by `stream_options`.
+    pub(crate) fn has_stream_options(self) -> bool {
+        matches!(self, Self::ChatCompletions | Self::Completions)
+    }
+}
+
+/// The model that a path names: the deployment of Azure, or the segment in front of a method of Gemini.
+pub(crate) fn model_in_path(path: &str) -> Option<&str> {
+    let model = if let Some((_, after)) = path.split_once("/deployments/") {
+        after.split('/').next()
+    } else {
+        let last = path.rsplit('/').next();
+        last.and_then(|last| last.rsplit_once(':'))
+            .map(|(model, _)| model)
+    };
+    model.filter(|model| !model.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_the_path_chooses_the_form() {
+        let auto = UsageSetting::auto();
+        for (path, form) in [
+            ("/v1/chat/completions", Some(FormName::OpenAi)),
+            ("/chat/completions", Some(FormName::OpenAi)),
+            ("/v1/completions", Some(FormName::OpenAi)),
+            ("/v1/responses", Some(FormName::OpenAi)),
+            ("/v1/embeddings", Some(FormName::OpenAi)),
+            (
+                "/openai/deployments/gpt/chat/completions",
+                Some(FormName::OpenAi),
+            ),
+            ("/v1/messages", Some(FormName::Anthropic)),
+            ("/v1beta/models/m:generateContent", Some(FormName::Gemini)),
+            (
+                "/v1beta/models/m:streamGenerateContent",
+                Some(FormName::Gemini),
+            ),
+            ("/v1beta/models/m:embedContent", Some(FormName::Gemini)),
+            (
+                "/v1beta/models/m:batchEmbedContents",
+                Some(FormName::Gemini),
+            ),
+            ("/v1beta/models/m:countTokens", None),
+            ("/v1/messages/count_tokens", None),
+            ("/v1/models", None),
+            ("/v1/chat/completions/", None),
+            ("/", None),
+        ] {
+            assert_eq!(auto.form(path).map(UsageForm::name), form, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_named_form_reads_every_path() {
+        let named = UsageSetting::named("anthropic").unwrap();
+        assert_eq!(named.form("/x").unwrap().name(), FormName::Anthropic);
+        assert!(UsageSetting::named("off").unwrap().form("/x").is_none());
+        assert!(UsageSetting::named("cohere").is_none());
+    }
+
+    #[test]
+    fn a_path_names_its_model() {
+        for (path, model) in [
+            (
+                "/v1beta/models/gemini-2.5-pro:generateContent",
+                Some("gemini-2.5-pro"),
+            ),
+            (
+                "/v1/projects/p/locations/l/publishers/google/models/m:streamGenerateContent",
+                Some("m"),
+            ),
+            (
+                "/openai/deployments/my-gpt/chat/completions",
+                Some("my-gpt"),
+            ),
+            ("/v1/chat/completions", None),
+            ("/openai/deployments//chat/completions", None),
+            ("/models/:generateContent", None),
+        ] {
+            assert_eq!(model_in_path(path), model, "{path}");
+        }
+    }
+}
