@@ -21,6 +21,8 @@ mod hyper_server;
 pub mod import;
 pub mod kept_rules;
 mod memory_stream;
+pub mod model_answer;
+pub mod model_request;
 pub mod path;
 pub mod redis_replies;
 pub mod resp;
@@ -38,7 +40,7 @@ pub struct FuzzTarget {
 
 /// All of them.
 #[rustfmt::skip]
-pub const TARGETS: [FuzzTarget; 14] = [
+pub const TARGETS: [FuzzTarget; 16] = [
     FuzzTarget { name: "check_body",    check: check_body::check },
     FuzzTarget { name: "condition",     check: condition::check },
     FuzzTarget { name: "descriptors",   check: descriptors::check },
@@ -48,6 +50,8 @@ pub const TARGETS: [FuzzTarget; 14] = [
     FuzzTarget { name: "http1_request", check: http1_request::check },
     FuzzTarget { name: "import",        check: import::check },
     FuzzTarget { name: "kept_rules",    check: kept_rules::check },
+    FuzzTarget { name: "model_answer",  check: model_answer::check },
+    FuzzTarget { name: "model_request", check: model_request::check },
     FuzzTarget { name: "path",          check: path::check },
     FuzzTarget { name: "redis_replies", check: redis_replies::check },
     FuzzTarget { name: "resp",          check: resp::check },

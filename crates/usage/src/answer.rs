@@ -163,7 +163,7 @@ impl AnswerReader {
             }
         });
         let passed = match pass {
-            Some(pass) => pass.pass(piece, current.may_be_extra()),
+            Some(pass) => pass.pass(&piece, current.may_be_extra()),
             None => SmallVec::from_iter([piece]),
         };
         self.has_malformed |= has_malformed;

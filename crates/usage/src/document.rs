@@ -72,7 +72,6 @@ impl FoundNumbers {
         let chosen = chosen.filter(|(index, _)| slots & (1 << index) != 0);
         chosen.fold(Sum::Absent, |sum, (_, slot)| match (sum, slot) {
             (sum, Slot::Absent) => sum,
-            (Sum::Unreadable, _) | (_, Slot::Unreadable) => Sum::Unreadable,
             (Sum::Absent, Slot::Value(value)) => Sum::Value(*value),
             (Sum::Value(sum), Slot::Value(value)) if sum + value <= MAX_NUMBER => {
                 Sum::Value(sum + value)

@@ -70,7 +70,7 @@ impl EventPass<'_> {
     }
 
     /// The bytes that pass on. `may_be_extra` is about the event that the piece leaves unfinished.
-    pub(crate) fn pass(self, piece: Bytes, may_be_extra: bool) -> PassedBytes {
+    pub(crate) fn pass(self, piece: &Bytes, may_be_extra: bool) -> PassedBytes {
         let Self {
             hold,
             left_out,

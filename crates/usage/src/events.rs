@@ -76,8 +76,6 @@ impl EventSplitter {
                     at += 1;
                 }
                 LineState::Mark(0) => self.state = LineState::Name(0),
-                // A part of a mark is the name of an unknown field.
-                LineState::Mark(_) => self.state = LineState::Other,
                 LineState::Name(0) if is_line_end(byte) => {
                     at += 1;
                     self.after_cr = byte == b'\r';
@@ -98,7 +96,8 @@ impl EventSplitter {
                     self.begin_data(&mut take);
                     self.state = LineState::Other;
                 }
-                LineState::Name(_) => self.state = LineState::Other,
+                // A part of a mark is the name of an unknown field.
+                LineState::Mark(_) | LineState::Name(_) => self.state = LineState::Other,
                 LineState::Colon => {
                     at += usize::from(byte == b' ');
                     self.state = LineState::Data;
@@ -144,7 +143,7 @@ mod tests {
             splitter.feed(piece, |part| match part {
                 EventPart::Data(more) => data.extend_from_slice(more),
                 EventPart::End(_) => {
-                    all.push(String::from_utf8(std::mem::take(&mut data)).unwrap())
+                    all.push(String::from_utf8(std::mem::take(&mut data)).unwrap());
                 }
                 EventPart::LineFeed(_) => {}
             });

@@ -15,6 +15,7 @@
 
 mod answer;
 mod answer_paths;
+mod denied;
 mod document;
 mod estimate;
 mod event_hold;
@@ -30,6 +31,7 @@ mod result;
 mod tokens;
 
 pub use answer::{AnswerKind, AnswerReader, PassedBytes};
+pub use denied::DeniedFacts;
 pub use estimate::{EstimateSettings, TokenEstimate};
 pub use form::{AutoForms, FormName, UsageForm, UsageSetting};
 pub use own_form::{OwnForm, OwnFormError};

@@ -201,11 +201,13 @@ impl<'p> RequestSink<'p> {
                 r#""stream_options":{"include_usage":true},"#,
             ),
             Some(StreamOptions::Scalar(range)) => (range.clone(), r#"{"include_usage":true}"#),
-            Some(StreamOptions::Array) => return None,
-            Some(StreamOptions::Object {
-                include_usage: Some((_, true)),
-                ..
-            }) => return None,
+            Some(
+                StreamOptions::Array
+                | StreamOptions::Object {
+                    include_usage: Some((_, true)),
+                    ..
+                },
+            ) => return None,
             Some(StreamOptions::Object {
                 include_usage: Some((range, false)),
                 ..

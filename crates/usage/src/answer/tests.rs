@@ -108,7 +108,7 @@ fn what_is_not_json_is_unreadable_and_without_usage_it_is_missing() {
         r#"{"usage": {"prompt_tokens" 5}}"#,
         r#"{"usage": {"prompt_tokens": 5], "x": 1}"#,
         r#"{"usage": nul}"#,
-        r#"{'usage': 1}"#,
+        "{'usage': 1}",
         r#"{"a": "\x"}"#,
         r#"{"a": "\u12g4"}"#,
         "not json",

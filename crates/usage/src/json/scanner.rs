@@ -201,9 +201,8 @@ impl JsonScanner {
             (ScanState::Hex { is_key, left }, _) => self.hex(byte, is_key, left),
             (ScanState::Literal(expected, value), _) => self.literal(byte, expected, value, sink),
             (_, b' ' | b'\t' | b'\r' | b'\n') => {}
-            (ScanState::ElementOrEnd, b']') => self.close(true, sink),
+            (ScanState::ElementOrEnd, b']') | (ScanState::KeyOrEnd, b'}') => self.close(true, sink),
             (ScanState::Value | ScanState::ElementOrEnd, _) => self.begin_value(byte, paths, sink),
-            (ScanState::KeyOrEnd, b'}') => self.close(true, sink),
             (ScanState::KeyOrEnd | ScanState::Key, b'"') => {
                 let most = self.container().map_or(0, |_| paths.longest_key());
                 self.text.begin(most);

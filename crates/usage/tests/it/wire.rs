@@ -81,7 +81,7 @@ pub(crate) fn form(name: &str) -> UsageForm {
 }
 
 pub(crate) fn kind(name: &str) -> AnswerKind {
-    if name.ends_with(".sse") {
+    if name.contains(".sse") {
         AnswerKind::Events
     } else {
         AnswerKind::Json
