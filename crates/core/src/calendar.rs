@@ -26,6 +26,13 @@ pub(crate) fn year_around(at: Timestamp) -> (Timestamp, Timestamp) {
     (first_of(year, 1), first_of(year + 1, 1))
 }
 
+/// Year, month and day of the month.
+pub(crate) fn date_of(at: Timestamp) -> (u64, u64, u64) {
+    let (year, month) = year_and_month(at);
+    let days = at.since(first_of(year, month)).get() / Micros::DAY.get();
+    (year, month, days + 1)
+}
+
 fn year_and_month(at: Timestamp) -> (u64, u64) {
     let days = at.as_micros() / Micros::DAY.get() + DAYS_TO_EPOCH;
     let cycle = days / DAYS_IN_400_YEARS;

@@ -33,6 +33,7 @@ mod settlement;
 mod spent;
 mod stored;
 mod stored_record;
+mod unit_limits;
 mod warned;
 
 pub use charge::Charged;
@@ -51,6 +52,7 @@ pub use reset::{Reset, ResetCounter, ResetError};
 pub use settlement::{SettleError, SettledLimit, Settlement};
 pub use stored::{ReservationError, ReservedDecision};
 pub use stored_record::ReservationRecord;
+pub use unit_limits::UnitLimit;
 pub use warned::WarnedLimit;
 
 use std::sync::Arc;

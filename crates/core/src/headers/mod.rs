@@ -3,6 +3,7 @@
 //! [`HeaderSettings::headers`] builds them from the charged limits. The caller names the deciding limit and leaves out
 //! shadow rules. The two fields of the IETF draft are in `draft`.
 
+mod by_unit;
 mod draft;
 
 use std::borrow::Cow;
@@ -38,6 +39,11 @@ pub struct HeaderSettings {
     pub draft_10: bool,
     /// `Retry-After` on a denial, unless waiting cannot help.
     pub retry_after: bool,
+    /// `x-ratelimit-limit-<unit>`, `-remaining-<unit>` and `-reset-<unit>` for each unit, as OpenAI sends them. Off by
+    /// default; see [`headers_by_unit`](Self::headers_by_unit).
+    pub openai: bool,
+    /// `anthropic-ratelimit-<unit>-limit`, `-remaining` and `-reset`. Off by default.
+    pub anthropic: bool,
     /// The form of `X-RateLimit-Reset`.
     pub reset: ResetForm,
 }
@@ -72,10 +78,12 @@ impl HeaderSettings {
         x: false,
         draft_10: false,
         retry_after: false,
+        openai: false,
+        anthropic: false,
         reset: ResetForm::UnixSeconds,
     };
 
-    /// The headers of one decision, each name at most once, every value printable ASCII.
+    /// The headers of one decision that do not go by unit, each name at most once, every value printable ASCII.
     ///
     /// `items` are the limits in the order of their charges, without those of shadow rules, which cannot deny.
     /// `headline` is the index of the deciding limit. If it denied, the decision is a denial, and `Retry-After` is
@@ -199,6 +207,8 @@ impl Default for HeaderSettings {
             x: true,
             draft_10: true,
             retry_after: true,
+            openai: false,
+            anthropic: false,
             reset: ResetForm::UnixSeconds,
         }
     }

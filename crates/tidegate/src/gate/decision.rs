@@ -37,6 +37,8 @@ pub struct LimitOutcome<'d> {
     pub index: usize,
     /// Its outcome.
     pub outcome: &'d Outcome,
+    /// What the request was charged, or asked for, in the unit of the rule.
+    pub cost: u64,
     /// Whether the rule is in shadow mode and only counts.
     pub is_shadow: bool,
     /// Whether the store was unavailable.
@@ -228,6 +230,7 @@ impl Decision {
             limit,
             index,
             outcome: &answer.outcome,
+            cost: decided.cost,
             is_shadow: decided.is_shadow,
             is_degraded: answer.is_degraded,
             reason: decided.reason(answer, &self.in_force),
@@ -253,6 +256,18 @@ impl Decision {
             };
             return settings.headers(&[item], headline);
         }
+        self.with_items(|items| settings.headers(items, headline))
+    }
+
+    /// The headers that report it to a client by unit, as names in lower case and values.
+    pub fn headers_by_unit(&self, settings: &HeaderSettings) -> Vec<(String, String)> {
+        if !settings.openai && !settings.anthropic {
+            return Vec::new();
+        }
+        self.with_items(|items| settings.headers_by_unit(items))
+    }
+
+    fn with_items<T>(&self, read: impl FnOnce(&[Item<'_>]) -> T) -> T {
         let enforced: SmallVec<[LimitOutcome<'_>; 2]> = self.enforced().collect();
         let names: SmallVec<[Cow<'_, str>; 2]> = enforced.iter().map(LimitOutcome::name).collect();
         let items: SmallVec<[Item<'_>; 2]> = enforced
@@ -265,7 +280,7 @@ impl Decision {
                 outcome: limit.outcome,
             })
             .collect();
-        settings.headers(&items, headline)
+        read(&items)
     }
 
     /// Whole seconds after which the request may come again, as `Retry-After` says it; none if it is allowed, or

@@ -57,22 +57,16 @@ impl Gate {
         if !rules.has_shared_permits() {
             return false;
         }
-        let asked = RuleMatcher {
-            in_force: &rules.0,
-            facts: &Facts::of(attributes, attributes.costs(), self.invalid_credentials),
-            attributes,
-            costs: attributes.costs(),
-            now: self.time_of(attributes),
-            is_counted: false,
-        };
-        let takes = |index: usize| {
-            rules.at(index).has_shared_permits()
-                && asked
-                    .match_rule(index)
-                    .is_ok_and(|matched| matched.cost > 0)
-        };
-        let mut candidates = rules.candidates(attributes).into_iter();
-        candidates.any(|index| takes(index as usize))
+        self.matching(rules, attributes, |asked| {
+            let takes = |index: usize| {
+                rules.at(index).has_shared_permits()
+                    && asked
+                        .match_rule(index)
+                        .is_ok_and(|matched| matched.cost > 0)
+            };
+            let mut candidates = rules.candidates(attributes).into_iter();
+            candidates.any(|index| takes(index as usize))
+        })
     }
 }
 

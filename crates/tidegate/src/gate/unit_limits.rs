@@ -1,0 +1,102 @@
+//! What is known of the rules for a request before its cost is: whether they count units that its body tells, whether
+//! they deny it outright, and how much of each unit they can grant.
+
+use super::matching::RuleMatcher;
+use super::{Gate, RulesInForce};
+use crate::attributes::Attributes;
+use crate::costs::CostUnit;
+use crate::rules::{Facts, Mode};
+
+/// How much of a unit a rule can ever grant to one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnitLimit {
+    /// The id of the rule.
+    pub rule: String,
+    /// What it counts.
+    pub unit: CostUnit,
+    /// The largest cost in the unit that it can grant.
+    pub most: u64,
+    /// Whether it only counts.
+    pub is_shadow: bool,
+}
+
+impl Gate {
+    /// Whether a rule may apply to a request that counts another unit than requests. `unknown` is an attribute that the
+    /// request will have and has not yet. Charges and counts nothing.
+    pub fn may_count_units(
+        &self,
+        rules: &RulesInForce,
+        attributes: &Attributes<'_>,
+        unknown: &str,
+    ) -> bool {
+        let mut counting = (0..rules.len()).filter(|index| !rules.at(*index).unit().is_requests());
+        self.matching(rules, attributes, |asked| {
+            counting.any(|index| rules.at(index).reads(unknown) || asked.match_rule(index).is_ok())
+        })
+    }
+
+    /// Whether a rule denies a request without asking the store: it grants nothing, or an attribute is missing. Rules
+    /// that read `unknown`, an attribute that the request will have and has not yet, are left out.
+    pub fn denies_outright(
+        &self,
+        rules: &RulesInForce,
+        attributes: &Attributes<'_>,
+        unknown: &str,
+    ) -> bool {
+        self.matching(rules, attributes, |asked| {
+            let mut candidates = rules.candidates(attributes).into_iter();
+            candidates.any(|index| {
+                let rule = rules.at(index as usize);
+                rule.mode() == Mode::Enforce
+                    && !rule.reads(unknown)
+                    && asked
+                        .match_rule(index as usize)
+                        .is_ok_and(|matched| matched.key.is_none())
+            })
+        })
+    }
+
+    /// How much rules that count other units than requests can grant to a request. Charges and counts nothing.
+    pub fn unit_limits(
+        &self,
+        rules: &RulesInForce,
+        attributes: &Attributes<'_>,
+    ) -> Vec<UnitLimit> {
+        self.matching(rules, attributes, |asked| {
+            let candidates = rules.candidates(attributes).into_iter();
+            let limits = candidates.filter_map(|index| {
+                let rule = rules.at(index as usize);
+                if rule.unit().is_requests() {
+                    return None;
+                }
+                let matched = asked.match_rule(index as usize).ok()?;
+                let limits = matched.limits(&rules.0).iter();
+                let most = limits.map(tidegate_core::Limit::capacity).min()?;
+                Some(UnitLimit {
+                    rule: rule.id().to_owned(),
+                    unit: rule.unit().clone(),
+                    most: most / matched.unit_cost.max(1),
+                    is_shadow: matched.is_shadow,
+                })
+            });
+            limits.collect()
+        })
+    }
+
+    pub(super) fn matching<T>(
+        &self,
+        rules: &RulesInForce,
+        attributes: &Attributes<'_>,
+        ask: impl FnOnce(&RuleMatcher<'_, '_>) -> T,
+    ) -> T {
+        ask(&RuleMatcher {
+            in_force: &rules.0,
+            facts: &Facts::of(attributes, attributes.costs(), self.invalid_credentials),
+            attributes,
+            costs: attributes.costs(),
+            now: self.time_of(attributes),
+            is_counted: false,
+        })
+    }
+}
