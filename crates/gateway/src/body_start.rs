@@ -68,6 +68,53 @@ impl Default for StartRoom {
 }
 
 impl StartRoom {
+    /// Room for this many bytes.
+    pub(crate) fn of(most: usize) -> Self {
+        Self {
+            held: Arc::default(),
+            most,
+        }
+    }
+
+    /// Reads a whole body of at most `limit` bytes.
+    pub(crate) async fn read_whole(
+        &self,
+        body: &mut Incoming,
+        pace: StartPace,
+        limit: usize,
+    ) -> Result<BodyStart, GatewayFailure> {
+        let mut held = HeldBytes {
+            bytes: Vec::new(),
+            held: Arc::clone(&self.held),
+        };
+        let mut trailers = None;
+        let mut rate = pace.rate.map(BodyPace::new);
+        while !body.is_end_stream() {
+            let frame = timeout(pace.timeout, next(body, rate.as_mut())).await;
+            let Some(frame) = frame.map_err(|_| GatewayFailure::SlowClient)?? else {
+                break;
+            };
+            match frame.into_data() {
+                Ok(data) if held.bytes.len() + data.len() > limit => {
+                    return Err(GatewayFailure::LongBody(limit));
+                }
+                Ok(data) => held.push(&data),
+                Err(frame) => {
+                    trailers = frame.into_trailers().ok();
+                    break;
+                }
+            }
+            if self.held.load(Ordering::Relaxed) > self.most {
+                return Err(GatewayFailure::NoBodyMemory);
+            }
+        }
+        Ok(BodyStart {
+            bytes: Bytes::from_owner(held),
+            trailers,
+            is_whole: true,
+        })
+    }
+
     /// Reads the start of a body: the whole body if it is short, and less if there is no room.
     pub(crate) async fn read(
         &self,
@@ -144,7 +191,11 @@ impl HeldBytes {
         let before = self.bytes.capacity();
         if before - self.bytes.len() < data.len() {
             // Few steps, because a client may send a byte at a time.
-            let next = (before * 4).clamp(FIRST, START);
+            let next = if before < START {
+                (before * 4).clamp(FIRST, START)
+            } else {
+                before * 2
+            };
             let size = next.max(self.bytes.len() + data.len());
             self.bytes.reserve_exact(size - self.bytes.len());
             let more = self.bytes.capacity() - before;

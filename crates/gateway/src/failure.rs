@@ -46,6 +46,20 @@ pub(crate) enum GatewayFailure {
     SlowClient,
     #[error("the body of the request could not be read; it ended early or is malformed")]
     BrokenBody,
+    #[error(
+        "the body of the request is longer than {0} bytes, which is the most that is read here"
+    )]
+    LongBody(usize),
+    #[error(
+        "the body of the request is encoded, and its cost cannot be read; send it without `Content-Encoding`"
+    )]
+    EncodedBody,
+    #[error(
+        "the bodies of other requests take all of the memory for bodies; try again in a second"
+    )]
+    NoBodyMemory,
+    #[error("a key is needed that is known here")]
+    UnknownKey,
     #[error("the request cannot be forwarded")]
     Unsendable(#[source] http::Error),
 }
@@ -78,6 +92,14 @@ impl GatewayFailure {
         }
     }
 
+    /// Whether a server may have got the request: it did not answer, or not in time.
+    pub(crate) fn may_be_sent(&self) -> bool {
+        matches!(
+            self,
+            Self::BadAnswer(_) | Self::TwoLengths | Self::UnwantedUpgrade | Self::SlowAnswer
+        )
+    }
+
     /// A malformed or ambiguous request.
     pub(crate) fn bad_request(problem: impl Into<Cow<'static, str>>) -> Self {
         Self::BadRequest(problem.into())
@@ -87,9 +109,12 @@ impl GatewayFailure {
         match self {
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Connect => StatusCode::METHOD_NOT_ALLOWED,
-            Self::NotReady(_) | Self::NoneUp | Self::NoConnection(_) => {
+            Self::NotReady(_) | Self::NoneUp | Self::NoConnection(_) | Self::NoBodyMemory => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
+            Self::LongBody(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::EncodedBody => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::UnknownKey => StatusCode::UNAUTHORIZED,
             Self::Unreachable(_)
             | Self::BadAnswer(_)
             | Self::TwoLengths
@@ -102,11 +127,14 @@ impl GatewayFailure {
 
     pub(crate) fn reply(&self) -> Response<Full<Bytes>> {
         let mut reply = problem(self.status(), &self.to_string()).map(Full::from);
-        if matches!(self, Self::BrokenBody | Self::SlowClient) {
+        if matches!(
+            self,
+            Self::BrokenBody | Self::SlowClient | Self::LongBody(_) | Self::NoBodyMemory
+        ) {
             let close = HeaderValue::from_static("close");
             reply.headers_mut().insert(CONNECTION, close);
         }
-        if matches!(self, Self::NoConnection(_)) {
+        if matches!(self, Self::NoConnection(_) | Self::NoBodyMemory) {
             let one = HeaderValue::from_static("1");
             reply.headers_mut().insert(RETRY_AFTER, one);
         }

@@ -22,6 +22,7 @@ use crate::rewrite::without_prefix;
 use crate::route::Route;
 use crate::screen::Screened;
 use crate::upstream::{ForwardResult, pick};
+use crate::usage::Unanswered;
 use crate::worker::Worker;
 
 /// Breaks ties between equally loaded servers.
@@ -40,6 +41,9 @@ pub(crate) async fn forward(
         tracing::debug!(error = %failure, source = ?std::error::Error::source(&failure), "not forwarded");
         let mut reply = failure.reply().map(Either::Right);
         reply.extensions_mut().insert(Unmeasured);
+        reply.extensions_mut().insert(Unanswered {
+            may_be_sent: failure.may_be_sent(),
+        });
         reply
     }))
 }
@@ -86,6 +90,9 @@ impl Worker {
         });
         let headers = &mut head.headers;
         let leg = hop::strip(headers);
+        for (name, value) in &route.config.set_headers {
+            headers.insert(name.clone(), value.clone());
+        }
         let forwarding = Forwarding {
             trusted_proxies: self.gateway.screen.identity.trusted_proxies(),
             header: self.gateway.screen.identity.forwarded_header(),

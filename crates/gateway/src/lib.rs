@@ -41,13 +41,14 @@ mod settings;
 mod tunnel;
 mod upstream;
 mod upstream_url;
+mod usage;
 mod worker;
 
 pub use check::check_all;
 pub use hop::PROXY_TOKEN;
 pub use request_screen::{RequestScreen, ScreenRefusal};
 pub use self_upstream::{SelfUpstream, find_self_upstream};
-pub use settings::{GatewaySettings, HealthConfig, RouteConfig};
+pub use settings::{DeniedBody, GatewaySettings, HealthConfig, RouteConfig, UsageSettings};
 pub use upstream_url::{UpstreamScheme, UpstreamUrl};
 
 use std::sync::{Arc, Weak};
@@ -71,6 +72,7 @@ use pool::Pool;
 use route::Routes;
 use screen::Screened;
 use upstream::Upstream;
+use usage::UsageReading;
 use worker::Worker;
 
 /// The state that all workers of a gateway share.
@@ -92,6 +94,8 @@ pub struct Gateway {
     /// The requests that hold permits and continue without their client.
     background: Arc<BackgroundRequests>,
     start_room: StartRoom,
+    /// What is read of the cost of requests to language models.
+    usage: UsageReading,
 }
 
 impl Gateway {
@@ -120,6 +124,7 @@ impl Gateway {
                 BackgroundRequests::new(settings.max_background_requests).untimed(),
             ),
             start_room: StartRoom::default(),
+            usage: UsageReading::new(&settings.usage),
         })
     }
 

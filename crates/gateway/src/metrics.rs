@@ -36,6 +36,16 @@ impl Gateway {
             "Requests that the gateway forwarded, by server and class of status",
             requests,
         );
+        let usage = Family::<Labels<1>, Counter>::default();
+        for (result, count) in self.usage.results.counts() {
+            let labels = [("result", result.to_owned())];
+            usage.get_or_create(&labels).inc_by(count);
+        }
+        registry.register(
+            "usage",
+            "Requests to language models, by what became of their usage",
+            usage,
+        );
         registry.register("upstream_retries", "Requests that were sent again", retries);
         registry.register("upstream_up", "1 if requests are sent to this server", up);
         registry.register(

@@ -19,10 +19,11 @@ use tower::Service;
 use crate::body_start::{Awaited, BodyStart, StartPace};
 use crate::failure::GatewayFailure;
 use crate::upstream_url::UpstreamScheme;
+use crate::usage::UsageBody;
 use crate::{Gateway, Ingress, hop, tunnel};
 
 /// The body of an answer: of a server, watched if needed, or of this gateway.
-type GatewayBody<B> = Either<Either<B, TakenBody<B>>, Full<Bytes>>;
+type GatewayBody<B> = Either<Either<UsageBody<B>, TakenBody<UsageBody<B>>>, Full<Bytes>>;
 
 /// Screens a request, and passes it on to be decided.
 pub(crate) async fn admit<S, B>(
@@ -32,7 +33,7 @@ pub(crate) async fn admit<S, B>(
 ) -> Result<Response<GatewayBody<B>>, Infallible>
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone,
-    B: Body + Send + 'static,
+    B: Body<Data = Bytes, Error: Unpin + Send> + Unpin + Send + 'static,
 {
     let is_ready = (ingress.is_ready)().map_err(GatewayFailure::NotReady);
     match is_ready.and_then(|()| screen(&ingress.gateway, &mut request, peer)) {
@@ -45,13 +46,21 @@ where
             Err(failure) => return Ok(failure.reply().map(Either::Right)),
         };
     }
+    let (mut request, call) = match ingress.prepare(request).await {
+        Ok(prepared) => prepared,
+        Err(refused) => return Ok(refused.map(|body| Either::Right(Full::new(body)))),
+    };
     let is_http1 = request.version() == Version::HTTP_11;
     let is_http2 = request.version() == Version::HTTP_2;
     let wants_upgrade = is_http1 && hop::wants_upgrade(request.headers());
     let client = wants_upgrade.then(|| hyper::upgrade::on(&mut request));
     let mut limited = ingress.limited.clone();
     poll_fn(|cx| limited.poll_ready(cx)).await?;
-    let mut answer = limited.call(request).await?;
+    let answer = limited.call(request).await?;
+    let mut answer = match call {
+        Some(call) => Box::pin(call.attend(ingress.layer.gate(), answer)).await,
+        None => answer.map(UsageBody::plain),
+    };
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         let is_watched = is_http2 && !answer.body().is_end_stream();
         return Ok(answer.map(|body| {
@@ -90,7 +99,7 @@ impl<L> Ingress<L> {
     }
 
     /// How much of the body of a request is awaited before the request is decided; `None` if it has no route.
-    fn start_pace(&self, head: &request::Parts) -> Option<StartPace> {
+    pub(crate) fn start_pace(&self, head: &request::Parts) -> Option<StartPace> {
         let screened = head.extensions.get::<Screened>()?;
         let route = self.gateway.routes.get(screened.route?)?;
         let is_grpc = head.version == Version::HTTP_2 && hop::is_grpc(&head.headers);

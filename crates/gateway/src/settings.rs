@@ -1,12 +1,16 @@
 //! The settings of a gateway.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+use http::{HeaderName, HeaderValue};
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::HostPattern;
 use tidegate_listen::stall::BodyRate;
 use tidegate_tower::UnderscoreHeaders;
+use tidegate_usage::{EstimateSettings, FormName, MoneyUnit, PriceList, UsageSetting};
 
 use crate::UpstreamUrl;
 
@@ -35,6 +39,50 @@ pub struct GatewaySettings {
     pub underscore_headers: UnderscoreHeaders,
     /// Whether clients connect with TLS.
     pub is_tls: bool,
+    /// How the cost of requests to language models is read.
+    pub usage: UsageSettings,
+}
+
+/// How the cost of requests to language models is read.
+#[derive(Debug, Clone)]
+pub struct UsageSettings {
+    /// How requests are estimated.
+    pub estimate: EstimateSettings,
+    /// The longest body that is read, in bytes.
+    pub body_limit: usize,
+    /// The most bytes of bodies that are held at a time.
+    pub body_memory: usize,
+    /// Whether streams are asked to include their usage.
+    pub adds_usage: bool,
+    /// The words in which clients are denied.
+    pub denied_body: DeniedBody,
+    /// What models cost. Exchanged as a whole when its file changes.
+    pub prices: Arc<ArcSwap<PriceList>>,
+}
+
+/// The words in which clients are denied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeniedBody {
+    /// Those of the usage form, if there is one.
+    #[default]
+    Form,
+    /// A problem document.
+    Problem,
+    /// Those of one provider.
+    Of(FormName),
+}
+
+impl Default for UsageSettings {
+    fn default() -> Self {
+        Self {
+            estimate: EstimateSettings::default(),
+            body_limit: 8 << 20,
+            body_memory: 256 << 20,
+            adds_usage: true,
+            denied_body: DeniedBody::Form,
+            prices: Arc::new(ArcSwap::from_pointee(PriceList::new(MoneyUnit::default()))),
+        }
+    }
 }
 
 /// The settings of a route.
@@ -58,6 +106,10 @@ pub struct RouteConfig {
     pub replaces_host: bool,
     /// Whether the server sees paths without the prefix.
     pub strips_prefix: bool,
+    /// What is read of the cost of its requests.
+    pub usage: UsageSetting,
+    /// Headers that are replaced for the server, such as its credentials. Only clients with a known key are let through.
+    pub set_headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// How the health of servers is checked.
@@ -70,6 +122,11 @@ pub struct HealthConfig {
 }
 
 impl RouteConfig {
+    /// Whether its requests are described before they are decided: for their cost, or for the key of their client.
+    pub(crate) fn reads_usage(&self) -> bool {
+        self.usage != UsageSetting::Off || !self.set_headers.is_empty()
+    }
+
     /// A catch-all route with the default settings.
     pub fn to(upstream: UpstreamUrl) -> Self {
         Self {
@@ -82,6 +139,8 @@ impl RouteConfig {
             retries: 1,
             replaces_host: false,
             strips_prefix: false,
+            usage: UsageSetting::Off,
+            set_headers: Vec::new(),
         }
     }
 }

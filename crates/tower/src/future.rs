@@ -16,6 +16,7 @@ use tower_service::Service;
 
 use crate::background::CarriedCall;
 use crate::body::{ResponseBody, Tail};
+use crate::described::{DenialForm, ReceiptSlot};
 use crate::error::RequestError;
 use crate::hold::RequestPermit;
 use crate::question;
@@ -91,6 +92,10 @@ impl RequestHandler {
             receipt = Box::pin(Waiting::new(&self.gate, receipt, delay)).await;
         }
 
+        let slot = parts.extensions.remove::<ReceiptSlot>();
+        if let Some(slot) = &slot {
+            slot.admit();
+        }
         let watch = Watch::begin(receipt.decision());
         if let Some(permit) = &hold {
             parts.extensions.insert(permit.clone());
@@ -110,7 +115,10 @@ impl RequestHandler {
         );
         head.headers
             .extend(left.map(|permit| (reply::PERMIT, permit)));
-        let tail = if self.settings.is_settled() {
+        let tail = if let Some(slot) = slot {
+            slot.answer(receipt);
+            Tail::new(hold, None)
+        } else if self.settings.is_settled() {
             Box::pin(self.settle(*receipt, &head, hold)).await
         } else {
             Tail::new(hold, None)
@@ -119,9 +127,18 @@ impl RequestHandler {
     }
 
     fn protocol(&self, parts: &request::Parts) -> Protocol {
-        match &self.settings.protocol {
-            Some(protocol) => protocol.clone(),
-            None => Protocol::of(&parts.headers),
+        if let Some(protocol) = &self.settings.protocol {
+            return protocol.clone();
+        }
+        match (
+            Protocol::of(&parts.headers),
+            parts.extensions.get::<DenialForm>(),
+        ) {
+            (Protocol::Http, Some(DenialForm(form))) => Protocol::Model {
+                form: *form,
+                request_id: parts.headers.get("x-request-id").cloned(),
+            },
+            (protocol, _) => protocol,
         }
     }
 
@@ -188,6 +205,7 @@ async fn decide(
     parts: &mut request::Parts,
 ) -> Result<Box<Receipt>, RequestError> {
     let given = parts.extensions.remove::<RulesInForce>();
+    let is_estimated = parts.extensions.get::<ReceiptSlot>().is_some();
     let rules = given.unwrap_or_else(|| gate.rules());
     let mut known = attributes(settings, parts, &rules)?;
     if known.awaits_key()
@@ -197,7 +215,8 @@ async fn decide(
         next_keys().await;
         known = attributes(settings, parts, &rules)?;
     }
-    let receipt = if settings.is_settled() {
+    let is_reserved = settings.is_settled() || is_estimated;
+    let receipt = if is_reserved {
         gate.reserve_by(&rules, settings.front_end, &known).await
     } else {
         gate.decide_by(&rules, settings.front_end, &known).await
@@ -220,8 +239,7 @@ pub(crate) fn attributes<'r>(
     parts: &'r mut request::Parts,
     rules: &RuleSet,
 ) -> Result<Attributes<'r>, RequestError> {
-    if rules.has_shared_permits()
-        && let Some(described) = parts.extensions.remove::<DescribedRequest>()
+    if let Some(described) = parts.extensions.remove::<DescribedRequest>()
         && std::ptr::eq(&raw const *described.rules, rules)
     {
         return Ok(described.attributes.into_owned());

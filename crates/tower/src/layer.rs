@@ -14,6 +14,7 @@ use tidegate::{AttributeError, Attributes, Costs, Gate};
 use tower_layer::Layer;
 
 use crate::background::BackgroundRequests;
+use crate::described::DescribedCall;
 use crate::error::RequestError;
 use crate::future::{self, DescribedRequest};
 use crate::reply::Protocol;
@@ -304,6 +305,33 @@ impl RateLimitLayer {
             _ => return Ok(known),
         }
         Ok(future::attributes(&self.settings, request, &rules)?.into_owned())
+    }
+
+    /// Describes a request that is decided later, once its cost is known. Removes the headers that the service must
+    /// not see. `None` for a request that cannot be described: it is refused when it is decided.
+    pub async fn describe_call(&self, request: &mut request::Parts) -> Option<DescribedCall> {
+        let rules = self.gate.rules();
+        let mut attributes = future::attributes(&self.settings, request, &rules)
+            .ok()?
+            .into_owned();
+        if attributes.awaits_key()
+            && let Some(next_keys) = &self.settings.next_keys
+        {
+            next_keys().await;
+            attributes = future::attributes(&self.settings, request, &rules)
+                .ok()?
+                .into_owned();
+        }
+        Some(DescribedCall {
+            gate: Arc::clone(&self.gate),
+            attributes,
+            rules,
+        })
+    }
+
+    /// The gate that decides.
+    pub fn gate(&self) -> &Arc<Gate> {
+        &self.gate
     }
 
     /// Whether any rule has permits that clients share.

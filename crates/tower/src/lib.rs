@@ -52,12 +52,14 @@
 //! | [`RequestPermit`], [`BackgroundRequests`] | how long a permit of a concurrency limit is held |
 //! | [`denied`], [`refused`], [`problem`], [`insert_headers`] | the answers, for front ends that make their own |
 //! | [`DenialSettings`], [`DenialReason`] | the answers to denied clients, and the reasons |
+//! | [`DescribedCall`], [`ReceiptSlot`], [`DenialForm`] | requests whose cost is known once their body was read, and settled by the caller |
 //! | [`MeasuredFrom`], [`Unmeasured`] | what adaptive limits learn from answers |
 
 #![forbid(unsafe_code)]
 
 mod background;
 mod body;
+mod described;
 mod error;
 mod future;
 mod hold;
@@ -72,12 +74,15 @@ mod watch;
 
 pub use background::BackgroundRequests;
 pub use body::ResponseBody;
+pub use described::{DenialForm, DescribedCall, ReceiptSlot};
 pub use error::RequestError;
 pub use future::ResponseFuture;
 pub use hold::RequestPermit;
 pub use layer::RateLimitLayer;
 pub use question::{PeerAddress, client_address};
-pub use reply::{DenialReason, DenialSettings, Protocol, denied, insert_headers, problem, refused};
+pub use reply::{
+    DenialReason, DenialSettings, Protocol, denied, denied_with, insert_headers, problem, refused,
+};
 pub use service::RateLimit;
 pub use tidegate::address::ForwardedHeader;
 pub use twins::{UnderscoreHeaders, folded_byte};

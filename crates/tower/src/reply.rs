@@ -9,6 +9,7 @@ use tidegate::gate::{Decision, LimitOutcome};
 use tidegate::headers::{self, HeaderSettings};
 use tidegate::rules::{DenialAnswer, DenialFacts};
 use tidegate::{Limit, Reason, Retry};
+use tidegate_usage::{DeniedFacts, FormName};
 
 use crate::error::RequestError;
 
@@ -21,12 +22,17 @@ const QUOTA_EXCEEDED: (&str, &str) = (
 const AUTHORIZATION: &str = "header.authorization";
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer realm=\"tidegate\"");
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 /// Names the permit that is left to the client.
 pub(crate) const PERMIT: HeaderName = HeaderName::from_static("x-tidegate-lease");
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const GRPC_PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+/// Says to clients of language models when to come back, more exactly than `Retry-After`.
+const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+/// Says to them whether to come back by themselves.
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 /// Says to gRPC clients, which get no problem document, why they are denied.
 const REASON: HeaderName = HeaderName::from_static("x-tidegate-reason");
 
@@ -42,6 +48,13 @@ pub enum Protocol {
     Http,
     /// By `grpc-status`, under this content type.
     Grpc(HeaderValue),
+    /// By status, in the words of a language model's provider.
+    Model {
+        /// The provider's form.
+        form: FormName,
+        /// The id of the request, if it has one.
+        request_id: Option<HeaderValue>,
+    },
 }
 
 impl Protocol {
@@ -63,14 +76,19 @@ struct Refusal {
     status: StatusCode,
     grpc_status: HeaderValue,
     body: Value,
-    /// For gRPC, which has no body.
+    /// For gRPC, which has no body, and for language models.
     detail: String,
+    /// The unit of the rule that denies.
+    unit: String,
+    /// The seconds of `Retry-After`.
+    retry_after: Option<u64>,
 }
 
 impl Refusal {
     fn reply(self, protocol: &Protocol) -> Response<Bytes> {
         match protocol {
             Protocol::Http => document(self.status, &self.body),
+            Protocol::Model { form, request_id } => self.model_reply(*form, request_id.as_ref()),
             // Headers alone, which then are its trailers.
             Protocol::Grpc(content_type) => {
                 let mut reply = Response::new(Bytes::new());
@@ -83,6 +101,26 @@ impl Refusal {
                 reply
             }
         }
+    }
+}
+
+impl Refusal {
+    /// The answer in the words of a provider, with what its clients need to wait or to give up.
+    fn model_reply(&self, form: FormName, request_id: Option<&HeaderValue>) -> Response<Bytes> {
+        let mut facts = DeniedFacts::new(self.status.as_u16(), &self.detail, &self.unit);
+        facts.retry_after = self.retry_after;
+        facts.request_id = request_id.and_then(|id| id.to_str().ok());
+        let Some(body) = facts.body(form) else {
+            return document(self.status, &self.body);
+        };
+        let mut reply = Response::new(Bytes::from(body));
+        *reply.status_mut() = self.status;
+        reply.headers_mut().insert(CONTENT_TYPE, JSON);
+        if !facts.should_retry() {
+            let no = HeaderValue::from_static("false");
+            reply.headers_mut().insert(SHOULD_RETRY, no);
+        }
+        reply
     }
 }
 
@@ -153,7 +191,10 @@ pub fn denied(
     let title = own.and_then(|own| own.title(facts));
     let title = title.unwrap_or_else(|| usual_title.to_owned());
     let detail = own.and_then(|own| own.detail(facts));
-    let detail = detail.unwrap_or_else(|| self::detail(decision));
+    let detail = detail.unwrap_or_else(|| match protocol {
+        Protocol::Model { .. } => model_detail(decision),
+        _ => self::detail(decision),
+    });
     let mut body = json!({
         "type": kind,
         "title": title,
@@ -172,6 +213,8 @@ pub fn denied(
         grpc_status: grpc_status(status),
         body,
         detail,
+        unit: unit_of(headline.as_ref()).to_owned(),
+        retry_after: decision.seconds_to_retry(),
     };
     let mut reply = refusal.reply(protocol);
     reply.extensions_mut().insert(DenialReason(reason.name()));
@@ -185,6 +228,12 @@ pub fn denied(
         headers.insert(WWW_AUTHENTICATE, challenge);
     }
     insert_headers(headers, decision, settings.headers);
+    if let Protocol::Model { .. } = protocol
+        && settings.headers.retry_after
+        && let Some(millis) = millis_to_retry(decision)
+    {
+        headers.insert(RETRY_AFTER_MS, HeaderValue::from(millis));
+    }
     if let (Protocol::Grpc(_), Some(headline)) = (protocol, headline) {
         headers.insert(GRPC_PUSHBACK, pushback(decision, headline.outcome.retry));
         headers.insert(REASON, HeaderValue::from_static(reason.name()));
@@ -245,8 +294,35 @@ pub fn refused(error: &RequestError, protocol: &Protocol) -> Response<Bytes> {
         grpc_status: HeaderValue::from_static("3"),
         body: plain(StatusCode::BAD_REQUEST, &detail),
         detail,
+        unit: String::new(),
+        retry_after: None,
     };
     refusal.reply(protocol)
+}
+
+/// The answer to a request that is denied for a reason of the front end's own, such as a model without a price. The
+/// client must not repeat it by itself.
+pub fn denied_with(
+    status: StatusCode,
+    reason: &'static str,
+    detail: &str,
+    protocol: &Protocol,
+) -> Response<Bytes> {
+    let mut body = plain(status, detail);
+    body["reason"] = json!(reason);
+    let refusal = Refusal {
+        status,
+        grpc_status: grpc_status(status),
+        body,
+        detail: detail.to_owned(),
+        unit: String::new(),
+        retry_after: None,
+    };
+    let mut reply = refusal.reply(protocol);
+    reply.extensions_mut().insert(DenialReason(reason));
+    let no = HeaderValue::from_static("false");
+    reply.headers_mut().insert(SHOULD_RETRY, no);
+    reply
 }
 
 /// A problem document (RFC 9457) without a type: a status and a detail.
@@ -274,6 +350,11 @@ fn document(status: StatusCode, body: &Value) -> Response<Bytes> {
 pub fn insert_headers(headers: &mut HeaderMap, decision: &Decision, settings: HeaderSettings) {
     for (name, value) in self::headers(decision, settings) {
         headers.insert(name, value);
+    }
+    for (name, value) in decision.headers_by_unit(&settings) {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            headers.insert(name, value);
+        }
     }
 }
 
@@ -348,6 +429,42 @@ fn detail(decision: &Decision) -> String {
             format!("the limit `{name}`{burst} is used up; try again in {wait} {unit}")
         }
     }
+}
+
+/// What a denied client of a language model reads: the rule, the unit, what was asked, what remains, and when.
+fn model_detail(decision: &Decision) -> String {
+    let Some(headline) = decision.headline() else {
+        return detail(decision);
+    };
+    let (name, unit) = (headline.name(), unit_of(Some(&headline)));
+    let (asked, outcome) = (headline.cost, headline.outcome);
+    match headline.reason {
+        Some(Reason::OverLimit) | None => {
+            let remaining = outcome.remaining;
+            let wait = decision.seconds_to_retry().unwrap_or(1);
+            let word = if wait == 1 { "second" } else { "seconds" };
+            format!(
+                "the limit `{name}` of {} {unit} is used up: the request asks for {asked} and {remaining} remain; try again in {wait} {word}",
+                outcome.limit
+            )
+        }
+        Some(Reason::TooExpensive) => format!(
+            "the request asks for {asked} {unit}, and the limit `{name}` never grants more than {}",
+            outcome.limit
+        ),
+        _ => detail(decision),
+    }
+}
+
+fn unit_of<'d>(headline: Option<&LimitOutcome<'d>>) -> &'d str {
+    headline.and_then(LimitOutcome::unit).unwrap_or("requests")
+}
+
+/// The milliseconds of `retry-after-ms`, rounded up; none if waiting cannot help. Never later than `Retry-After`.
+fn millis_to_retry(decision: &Decision) -> Option<u64> {
+    let most = decision.seconds_to_retry()?.saturating_mul(1_000);
+    let wait = decision.headline()?.outcome.retry.wait()?;
+    Some(wait.get().div_ceil(1_000).clamp(1, most))
 }
 
 /// When a gRPC client may try again by itself, in milliseconds; below zero if it should not. Never later than

@@ -122,6 +122,11 @@ impl AnswerReader {
         self
     }
 
+    /// Whether bytes may be left out of what passes on.
+    pub fn leaves_out(&self) -> bool {
+        self.hold.is_some()
+    }
+
     /// Reads the next bytes, and returns those that pass on now.
     pub fn pass(&mut self, piece: Bytes) -> PassedBytes {
         match self.kind {

@@ -10,6 +10,8 @@ use crate::request_paths::RequestPaths;
 #[derive(Debug, Clone)]
 pub struct UsageForm {
     pub(crate) name: FormName,
+    /// Where its paths come from, if they are the operator's own.
+    own: Option<Arc<OwnForm>>,
     pub(crate) request: Arc<RequestPaths>,
     pub(crate) answer: Arc<AnswerPaths>,
 }
@@ -36,6 +38,7 @@ impl UsageForm {
     pub fn openai() -> Self {
         Self {
             name: FormName::OpenAi,
+            own: None,
             request: Arc::new(RequestPaths::new(
                 &["max_completion_tokens", "max_output_tokens", "max_tokens"],
                 &["n", "best_of"],
@@ -48,6 +51,7 @@ impl UsageForm {
     pub fn anthropic() -> Self {
         Self {
             name: FormName::Anthropic,
+            own: None,
             request: Arc::new(RequestPaths::new(&["max_tokens"], NONE)),
             answer: Arc::new(AnswerPaths::anthropic()),
         }
@@ -57,6 +61,7 @@ impl UsageForm {
     pub fn gemini() -> Self {
         Self {
             name: FormName::Gemini,
+            own: None,
             request: Arc::new(RequestPaths::new(
                 &["generationConfig.maxOutputTokens"],
                 &["generationConfig.candidateCount"],
@@ -69,6 +74,7 @@ impl UsageForm {
     pub fn own(form: &OwnForm) -> Self {
         Self {
             name: FormName::Own,
+            own: Some(Arc::new(form.clone())),
             request: Arc::new(RequestPaths::new(&form.maximum, &form.times)),
             answer: Arc::new(AnswerPaths::own(form)),
         }
@@ -80,8 +86,16 @@ impl UsageForm {
     }
 }
 
+impl PartialEq for UsageForm {
+    fn eq(&self, other: &Self) -> bool {
+        (self.name, &self.own) == (other.name, &other.own)
+    }
+}
+
+impl Eq for UsageForm {}
+
 /// What is read on a route.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UsageSetting {
     /// Nothing.
@@ -94,7 +108,7 @@ pub enum UsageSetting {
 }
 
 /// The forms that [`UsageSetting::Auto`] chooses from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AutoForms {
     openai: UsageForm,
     anthropic: UsageForm,

@@ -58,11 +58,7 @@ impl Gate {
     }
 
     /// How much rules that count other units than requests can grant to a request. Charges and counts nothing.
-    pub fn unit_limits(
-        &self,
-        rules: &RulesInForce,
-        attributes: &Attributes<'_>,
-    ) -> Vec<UnitLimit> {
+    pub fn unit_limits(&self, rules: &RulesInForce, attributes: &Attributes<'_>) -> Vec<UnitLimit> {
         self.matching(rules, attributes, |asked| {
             let candidates = rules.candidates(attributes).into_iter();
             let limits = candidates.filter_map(|index| {

@@ -1,0 +1,140 @@
+//! A request to a language model whose estimate was charged: its answer says what it costs.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{Response, StatusCode};
+use hyper::body::Body;
+use tidegate::gate::Receipt;
+use tidegate::{Costs, Gate};
+use tidegate_tower::ReceiptSlot;
+use tidegate_usage::{
+    AnswerEnd, AnswerKind, AnswerReader, ModelPrice, TokenCounts, UsageForm, UsageResult,
+};
+use tokio::task::JoinHandle;
+
+use super::{Unanswered, UsageBody, UsageResults};
+
+/// A request whose cost is an estimate. Dropped before it was answered, it keeps the estimate.
+pub(crate) struct ModelCall {
+    pub(super) form: UsageForm,
+    pub(super) slot: ReceiptSlot,
+    pub(super) times: u64,
+    /// Whether its stream has an event that the client did not ask for.
+    pub(super) leaves_out_usage: bool,
+    pub(super) estimate: TokenCounts,
+    pub(super) price: Option<ModelPrice>,
+    pub(super) results: Arc<UsageResults>,
+    /// Until it is answered.
+    pub(super) is_open: bool,
+}
+
+impl Drop for ModelCall {
+    fn drop(&mut self) {
+        if self.is_open && self.slot.is_admitted() {
+            self.results.count(UsageResult::Cut);
+        }
+    }
+}
+
+impl ModelCall {
+    /// Settles an answer, now or at the end of its body.
+    pub(crate) async fn attend<B: Body<Data = Bytes>>(
+        mut self: Box<Self>,
+        gate: &Arc<Gate>,
+        answer: Response<B>,
+    ) -> Response<UsageBody<B>> {
+        self.is_open = false;
+        // A request that was denied was charged nothing.
+        let Some(receipt) = self.slot.take() else {
+            return answer.map(UsageBody::plain);
+        };
+        let mut settling = Settling {
+            gate: Arc::clone(gate),
+            receipt: Some(receipt),
+            estimate: self.estimate,
+            price: self.price,
+            results: Arc::clone(&self.results),
+        };
+        let status = answer.status();
+        let unanswered = answer.extensions().get::<Unanswered>().copied();
+        let is_failed = !status.is_success() && status != StatusCode::SWITCHING_PROTOCOLS;
+        let now = match unanswered {
+            Some(Unanswered { may_be_sent: true }) => Some((UsageResult::Cut, self.estimate)),
+            _ if is_failed => Some((UsageResult::Failed, TokenCounts::default())),
+            _ if status == StatusCode::SWITCHING_PROTOCOLS => {
+                Some((UsageResult::Missing, self.estimate))
+            }
+            _ if is_encoded(&answer) => Some((UsageResult::Encoded, self.estimate)),
+            _ => None,
+        };
+        if let Some((result, counts)) = now {
+            settling.settle_and_wait(result, &counts).await;
+            return answer.map(UsageBody::plain);
+        }
+        let kind = answer.headers().get(CONTENT_TYPE);
+        let kind = AnswerKind::of(kind.map(http::HeaderValue::as_bytes));
+        let mut reader = AnswerReader::new(&self.form, kind, self.times);
+        if answer.body().is_end_stream() {
+            let (result, counts) = reader.charge(AnswerEnd::Complete, &self.estimate);
+            settling.settle_and_wait(result, &counts).await;
+            return answer.map(UsageBody::plain);
+        }
+        let mut answer = answer;
+        if self.leaves_out_usage && kind == AnswerKind::Events {
+            reader = reader.leave_out_usage();
+            answer.headers_mut().remove(CONTENT_LENGTH);
+        }
+        answer.map(|body| UsageBody::read(body, reader, settling))
+    }
+}
+
+fn is_encoded<B>(answer: &Response<B>) -> bool {
+    let encoding = answer.headers().get(CONTENT_ENCODING);
+    encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
+}
+
+/// A charge that is settled once.
+pub(super) struct Settling {
+    gate: Arc<Gate>,
+    /// Until it is settled.
+    receipt: Option<Receipt>,
+    pub(super) estimate: TokenCounts,
+    price: Option<ModelPrice>,
+    results: Arc<UsageResults>,
+}
+
+impl Settling {
+    /// Begins to settle, in a task of its own: a client that leaves does not interrupt it. `None` if it was settled.
+    pub(super) fn settle(
+        &mut self,
+        result: UsageResult,
+        counts: &TokenCounts,
+    ) -> Option<JoinHandle<()>> {
+        let receipt = self.receipt.take()?;
+        self.results.count(result);
+        let runtime = tokio::runtime::Handle::try_current().ok()?;
+        let costs = counts.costs(self.price.as_ref());
+        let costs = costs.map(|(unit, cost)| (unit.name(), cost));
+        let costs = Costs::by_unit(costs).ok()?;
+        let gate = Arc::clone(&self.gate);
+        Some(runtime.spawn(async move {
+            if let Err(error) = gate.settle(receipt, costs).await {
+                tracing::debug!(%error, "what a request cost could not be settled");
+            }
+        }))
+    }
+
+    /// Whether it is not settled yet.
+    pub(super) fn is_open(&self) -> bool {
+        self.receipt.is_some()
+    }
+
+    async fn settle_and_wait(&mut self, result: UsageResult, counts: &TokenCounts) {
+        if let Some(settled) = self.settle(result, counts) {
+            // A task that panicked has settled nothing: the estimate stays.
+            let _ = settled.await;
+        }
+    }
+}
