@@ -52,8 +52,6 @@ pub struct UsageSettings {
     pub body_limit: usize,
     /// The most bytes of bodies that are held at a time.
     pub body_memory: usize,
-    /// Whether streams are asked to include their usage.
-    pub adds_usage: bool,
     /// The words in which clients are denied.
     pub denied_body: DeniedBody,
     /// What models cost. Exchanged as a whole when its file changes.
@@ -78,7 +76,6 @@ impl Default for UsageSettings {
             estimate: EstimateSettings::default(),
             body_limit: 8 << 20,
             body_memory: 256 << 20,
-            adds_usage: true,
             denied_body: DeniedBody::Form,
             prices: Arc::new(ArcSwap::from_pointee(PriceList::new(MoneyUnit::default()))),
         }
@@ -108,6 +105,8 @@ pub struct RouteConfig {
     pub strips_prefix: bool,
     /// What is read of the cost of its requests.
     pub usage: UsageSetting,
+    /// Whether its streams are asked to include their usage.
+    pub adds_usage: bool,
     /// Headers that are replaced for the server, such as its credentials. Only clients with a known key are let through.
     pub set_headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -140,6 +139,7 @@ impl RouteConfig {
             replaces_host: false,
             strips_prefix: false,
             usage: UsageSetting::Off,
+            adds_usage: true,
             set_headers: Vec::new(),
         }
     }

@@ -48,6 +48,7 @@ mod open;
 mod open_streams;
 mod otlp;
 mod overrides;
+mod prices;
 mod problem;
 mod recorded;
 mod resp;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate::rules::{Consistency, Rule, RuleSet};
 use tidegate::store::RemoteStore as _;
 use tidegate::{Clock as _, SystemClock};
-use tidegate_gateway::{Gateway, GatewaySettings};
+use tidegate_gateway::{Gateway, GatewaySettings, UsageSettings};
 use tidegate_identity::{Identity, KeptFiles};
 use tidegate_listen::clock::Stopwatch;
 use tidegate_listen::stall::BodyRate;
@@ -25,6 +25,7 @@ use crate::identity_warnings::identity_warnings;
 use crate::kept_counters::{self, KeptCounters};
 use crate::kept_instances;
 use crate::otlp::Exporter;
+use crate::prices::KeptPrices;
 use crate::recorded;
 use crate::rulebook::{NO_RULES, OpenError, RuleBook};
 use crate::run_error::RunError;
@@ -64,6 +65,7 @@ pub struct Service {
 pub(crate) struct Watches {
     pub(crate) rules: Option<FileWatch>,
     pub(crate) clients: Vec<FileWatch>,
+    pub(crate) prices: Option<KeptPrices>,
     pub(crate) tokens: Vec<(PathBuf, FileWatch)>,
 }
 
@@ -89,7 +91,8 @@ impl Service {
         let client_watches = config.identify.files().map(FileWatch::new).collect();
         let identity = Identity::open(&config.identify, config.trusted_proxies.clone())?;
         let identity = Arc::new(identity);
-        let gateway = match gateway_settings(config, &descriptors) {
+        let prices = KeptPrices::open(config)?;
+        let gateway = match gateway_settings(config, &descriptors, &prices) {
             Some(settings) => Some(Arc::new(Gateway::new(&settings, Arc::clone(&identity))?)),
             None => None,
         };
@@ -122,6 +125,7 @@ impl Service {
         let watches = Watches {
             rules: rules_watch,
             clients: client_watches,
+            prices: Some(prices),
             tokens: token_files::watch(access),
         };
         token_files::reload(access, |_| true);
@@ -179,9 +183,20 @@ pub(crate) fn kept_files(data: Option<&Arc<LockedDir>>) -> Option<Arc<dyn KeptFi
 }
 
 /// The settings of the gateway, if there is one.
-fn gateway_settings(config: &Config, descriptors: &FileDescriptors) -> Option<GatewaySettings> {
+fn gateway_settings(
+    config: &Config,
+    descriptors: &FileDescriptors,
+    prices: &KeptPrices,
+) -> Option<GatewaySettings> {
     let gateway = config.gateway.as_ref()?;
     Some(GatewaySettings {
+        usage: UsageSettings {
+            estimate: gateway.usage.estimate.clone(),
+            body_limit: gateway.usage.body_limit,
+            body_memory: config.body_memory,
+            denied_body: gateway.usage.denied_body,
+            prices: prices.list(),
+        },
         routes: gateway.routes.clone(),
         upstream_ca: gateway.upstream_ca.clone(),
         health: gateway.health.clone(),

@@ -22,6 +22,7 @@ use crate::http::answer_others;
 use crate::kept_instances;
 use crate::listeners::Listeners;
 use crate::open::{Service, Watches, kept_files};
+use crate::prices::KeptPrices;
 use crate::recorded;
 use crate::run_error::RunError;
 use crate::shared_rules;
@@ -87,6 +88,7 @@ impl Service {
         let Watches {
             rules,
             clients,
+            prices,
             tokens,
         } = std::mem::take(&mut self.watches);
         let (gate, identity) = (&admin.gate, &admin.decider.identity);
@@ -113,6 +115,7 @@ impl Service {
             tokio::spawn(follow_rules(Arc::clone(admin), rules, handle.clone())),
             tokio::spawn(certificate_files::follow(Arc::clone(&admin.certificates))),
             tokio::spawn(follow_clients(Arc::clone(identity), clients)),
+            tokio::spawn(KeptPrices::follow(prices)),
             tokio::spawn(fetch_keys(Arc::clone(admin), self.next_fetch)),
             tokio::spawn(token_files::follow(Arc::clone(&admin.decider), tokens)),
             tokio::spawn(recorded::keep_sending(

@@ -22,6 +22,9 @@ pub enum RunError {
     /// The identity settings cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// The prices of models cannot be used.
+    #[error("{0}")]
+    Prices(String),
     /// An address cannot be bound.
     #[error("cannot listen on {address}: {}", advice(source, flag))]
     Bind {

@@ -22,7 +22,6 @@ use crate::settings::{DeniedBody, UsageSettings};
 pub(crate) struct UsageReading {
     estimate: EstimateSettings,
     body_limit: usize,
-    adds_usage: bool,
     denied_body: DeniedBody,
     prices: Arc<ArcSwap<PriceList>>,
     room: StartRoom,
@@ -34,7 +33,6 @@ impl UsageReading {
         Self {
             estimate: settings.estimate.clone(),
             body_limit: settings.body_limit,
-            adds_usage: settings.adds_usage,
             denied_body: settings.denied_body,
             prices: Arc::clone(&settings.prices),
             room: StartRoom::of(settings.body_memory),

@@ -64,7 +64,10 @@ impl<L> Ingress<L> {
         if let Some(form) = form.filter(|_| is_read) {
             let start = self.read_body(&mut head, &mut body).await;
             let mut start = start.map_err(|failure| refused(&failure, &head))?;
-            if let Some(asked) = ModelRequest::read(form, &path, &start.bytes) {
+            if let Some(mut asked) = ModelRequest::read(form, &path, &start.bytes) {
+                if !route.config.adds_usage {
+                    asked.include_usage = None;
+                }
                 let made =
                     reading.model_call(form, asked, &mut described, &mut start, &mut head)?;
                 call = Some(made);
@@ -149,7 +152,7 @@ impl UsageReading {
             }
         }
         described.set_costs(estimated_costs(&estimate, price.as_ref()));
-        let edit = asked.include_usage.as_ref().filter(|_| self.adds_usage);
+        let edit = asked.include_usage.as_ref();
         if let Some(edit) = edit {
             start.bytes = edit.apply(&start.bytes);
             let has_length = head.headers.contains_key(CONTENT_LENGTH);

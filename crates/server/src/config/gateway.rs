@@ -9,12 +9,15 @@ use tidegate::path::{EncodedSlashes, normalise};
 use tidegate::rules::HostPattern;
 use tidegate_gateway::{HealthConfig, RouteConfig, UpstreamUrl};
 
-use super::TlsFiles;
 use super::read::{
     TakenField, bytes_of, flag, listen_address, number, setting, span, tls_files, word,
 };
 use super::redis::certificates_file;
 use super::settings::{self, HEALTH, ROUTE};
+use super::usage::{self, UsageConfig};
+use super::{Overrides, TlsFiles};
+
+const INCLUDE_USAGE: [(&str, bool); 2] = [("add", true), ("leave", false)];
 
 /// The gateway. Validated.
 #[derive(Debug, Clone)]
@@ -39,9 +42,15 @@ pub struct GatewayConfig {
     pub max_upstream_connections_per_client: Option<usize>,
     /// The most requests that hold permits and continue without their client.
     pub max_background_requests: usize,
+    /// How language models are read.
+    pub usage: UsageConfig,
 }
 
-pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<GatewayConfig> {
+pub(super) fn read(
+    fields: &mut Fields<'_>,
+    overrides: &Overrides<'_>,
+    problems: &mut Problems,
+) -> Option<GatewayConfig> {
     let Some((spot, node)) = fields.take("gateway") else {
         let message = "this has no meaning without `gateway`, the address where it listens";
         for key in settings::keys().filter(|key| key.needs == ["gateway"]) {
@@ -58,8 +67,17 @@ pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<G
             "a gateway needs a server behind it: set `upstream` (--upstream URL) or `routes`";
         problems.error(&node.place, &spot, message);
     }
-    let mut routes = read_routes(routes, problems);
-    routes.extend(upstream.map(RouteConfig::to));
+    let mut routes = read_routes(routes, overrides, problems);
+    let (usage, adds_usage) = (
+        usage::usage(fields.take("usage"), problems),
+        word(fields, "include_usage", &INCLUDE_USAGE, problems),
+    );
+    routes.extend(upstream.map(|upstream| RouteConfig {
+        usage: usage.unwrap_or_default(),
+        adds_usage: adds_usage.unwrap_or(true),
+        ..RouteConfig::to(upstream)
+    }));
+    let usage = usage::read(fields, problems);
     let upstream_ca = fields.parsed("upstream_ca", certificates_file, problems);
     let health = fields.take("upstream_health");
     let health = health.and_then(|(spot, node)| read_health(&spot, node, problems));
@@ -81,6 +99,7 @@ pub(super) fn read(fields: &mut Fields<'_>, problems: &mut Problems) -> Option<G
         max_upstream_connections: most,
         max_upstream_connections_per_client: most_per_client,
         max_background_requests: most_in_background?,
+        usage: usage?,
     })
 }
 
@@ -99,7 +118,11 @@ fn rate_or_off(text: &str) -> Result<Option<u64>, String> {
     }
 }
 
-fn read_routes(taken: TakenField<'_>, problems: &mut Problems) -> Vec<RouteConfig> {
+fn read_routes(
+    taken: TakenField<'_>,
+    overrides: &Overrides<'_>,
+    problems: &mut Problems,
+) -> Vec<RouteConfig> {
     let Some((spot, node)) = taken else {
         return Vec::new();
     };
@@ -111,7 +134,7 @@ fn read_routes(taken: TakenField<'_>, problems: &mut Problems) -> Vec<RouteConfi
     let mut routes: Vec<RouteConfig> = Vec::new();
     for (index, item) in items.iter().enumerate() {
         let spot = spot.item(index);
-        let Some(route) = read_route(item, &spot, problems) else {
+        let Some(route) = read_route(item, &spot, overrides, problems) else {
             continue;
         };
         let is_same =
@@ -126,7 +149,12 @@ fn read_routes(taken: TakenField<'_>, problems: &mut Problems) -> Vec<RouteConfi
     routes
 }
 
-fn read_route(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<RouteConfig> {
+fn read_route(
+    node: &Node,
+    spot: &Spot,
+    overrides: &Overrides<'_>,
+    problems: &mut Problems,
+) -> Option<RouteConfig> {
     let fields = Fields::new(node, spot.clone(), &ROUTE, problems)?;
     let host = fields.parsed("host", HostPattern::parse, problems);
     let prefix = setting(&fields, "prefix", path_prefix, problems);
@@ -138,6 +166,9 @@ fn read_route(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Route
     let words = [("pass", false), ("upstream", true)];
     let replaces_host = word(&fields, "host_header", &words, problems);
     let strips_prefix = flag(&fields, "strip_prefix", problems);
+    let usage = usage::usage(fields.take("usage"), problems);
+    let adds_usage = word(&fields, "include_usage", &INCLUDE_USAGE, problems);
+    let set_headers = usage::set_headers(fields.take("set_headers"), overrides, problems);
     fields.done(problems);
     let Some((upstreams_spot, upstreams)) = upstreams else {
         let message = "a route needs `upstreams`, for example `[http://10.0.0.1:3000]`";
@@ -173,6 +204,9 @@ fn read_route(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<Route
         retries: retries?,
         replaces_host: replaces_host?,
         strips_prefix: strips_prefix?,
+        usage: usage?,
+        adds_usage: adds_usage?,
+        set_headers,
         upstreams: read,
     })
 }

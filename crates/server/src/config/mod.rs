@@ -13,6 +13,7 @@ mod redis;
 mod secret;
 mod settings;
 mod tokens;
+mod usage;
 mod variables;
 
 pub use access_log::{AccessLogSettings, LineTarget};
@@ -20,6 +21,8 @@ pub use gateway::GatewayConfig;
 pub use redis::RedisTlsFiles;
 pub use settings::{SETTINGS, Setting, schema};
 pub(crate) use tokens::{token_in_file, weakness};
+pub use usage::UsageConfig;
+pub(crate) use usage::read_prices;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

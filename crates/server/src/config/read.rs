@@ -44,7 +44,7 @@ pub(super) fn config(
     let node = with_overrides(written, overrides, problems)?;
     let mut fields = Fields::new(&node, Spot::document(), settings::keys(), problems)?;
     let mut notes = Vec::new();
-    let gateway = gateway::read(&mut fields, problems);
+    let gateway = gateway::read(&mut fields, overrides, problems);
     let encoded_slashes = word(&fields, "encoded_slashes", &SLASHES, problems);
 
     let http = setting(&fields, "http", listen_address, problems);
@@ -77,6 +77,10 @@ pub(super) fn config(
     let underscore_headers = identify::underscore_headers(&fields, problems);
     let invalid_credentials = identify::invalid_credentials(&fields, problems);
     let identify = identify::read(&fields, &trusted_proxies, overrides, &mut notes, problems);
+    if identify.clients_file.is_none() && gateway.as_ref().is_some_and(sets_headers) {
+        let message = "`set_headers` adds credentials to requests, so it needs `clients_file` with the keys of the clients that may use them";
+        problems.error(&node.place, fields.spot(), message);
+    }
     let headers = headers(&fields, problems);
     let denied = fields.take("denied");
     let denied = denied.and_then(|(spot, node)| DenialAnswer::read(node, spot, problems));
@@ -147,6 +151,12 @@ pub(super) fn config(
     })
 }
 
+/// Whether a route adds headers of the operator's to requests.
+fn sets_headers(gateway: &gateway::GatewayConfig) -> bool {
+    let mut routes = gateway.routes.iter();
+    routes.any(|route| !route.set_headers.is_empty())
+}
+
 fn rule_settings(fields: &Fields<'_>, problems: &mut Problems) -> RuleSettings {
     let mut settings = RuleSettings::default();
     settings.secret_attributes = fields.list("secret_attributes", attribute_name, problems);
@@ -202,12 +212,14 @@ fn with_overrides(
     })
 }
 
-/// The environment variables that the document names in `token_env` and `secret_env`, at any depth.
+/// The environment variables that the document names in `token_env`, `secret_env` and `env`, at any depth.
 fn named_variables(node: &Node) -> Vec<String> {
     match &node.value {
         Value::Map(entries) => {
             let named = entries.iter().flat_map(|entry| match &entry.value.value {
-                Value::Scalar(name) if matches!(&*entry.key, "token_env" | "secret_env") => {
+                Value::Scalar(name)
+                    if matches!(&*entry.key, "token_env" | "secret_env" | "env") =>
+                {
                     vec![name.text.clone()]
                 }
                 _ => named_variables(&entry.value),
@@ -361,12 +373,15 @@ fn headers(fields: &Fields<'_>, problems: &mut Problems) -> Option<HeaderSetting
     if let Some((spot, node)) = fields.take("headers") {
         settings = HeaderSettings::NONE;
         for (spot, node) in spot.items(node, problems) {
-            let words = [("x", 0), ("draft-10", 1), ("retry-after", 2)];
-            match spot.one_of(node, &words, problems) {
-                Some(0) => settings.x = true,
-                Some(1) => settings.draft_10 = true,
-                Some(_) => settings.retry_after = true,
-                None => {}
+            let words: [(&str, fn(&mut HeaderSettings)); 5] = [
+                ("x", |settings| settings.x = true),
+                ("draft-10", |settings| settings.draft_10 = true),
+                ("retry-after", |settings| settings.retry_after = true),
+                ("openai", |settings| settings.openai = true),
+                ("anthropic", |settings| settings.anthropic = true),
+            ];
+            if let Some(send) = spot.one_of(node, &words, problems) {
+                send(&mut settings);
             }
         }
     }

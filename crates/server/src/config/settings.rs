@@ -71,6 +71,14 @@ const OFF: Kind = Kind::Words(&["off"]);
 const UPSTREAM: Kind = Kind::Pattern("^(http|https|h2c)://");
 const SOURCE: Kind = Kind::Named("Source", &Kind::Map(&SOURCES));
 const NAMES: Kind = Kind::OneOrMore(0, &Kind::Text(""));
+const USAGE: Kind = Kind::Named(
+    "Usage",
+    &Kind::Any(&[
+        Kind::Words(&["openai", "anthropic", "gemini", "auto", "off"]),
+        Kind::Map(&OWN_FORM),
+    ]),
+);
+const INCLUDE_USAGE: Kind = Kind::Words(&["add", "leave"]);
 const CONNECTIONS: Kind = Kind::Whole(1, 1 << 30);
 
 const fn file(key: Key) -> Setting {
@@ -90,7 +98,7 @@ const fn flag(value: &'static str, key: Key) -> Setting {
 
 /// All settings, in the order of the reference page.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 70] = [
+pub static SETTINGS: [Setting; 77] = [
     flag("ADDR", Key::new("http", ADDRESS, "where HTTP is served").or("127.0.0.1:8080")),
     flag("ADDR", Key::new("admin", ADDRESS, "where the whole HTTP API is served with the console and the metrics, so that `http` has only what services and probes call; off if not set")),
     flag("ADDR|off", Key::new("grpc", Kind::Any(&[OFF, ADDRESS]), "where gRPC is served, or `off`").or("127.0.0.1:8081")),
@@ -108,6 +116,13 @@ pub static SETTINGS: [Setting; 70] = [
     variable(Key::new("max_upstream_connections", CONNECTIONS, "how many connections to servers the gateway may have; half of the free file descriptors if not set").needs(&["gateway"])),
     variable(Key::new("max_upstream_connections_per_client", CONNECTIONS, "how many of them the requests of one client address may have; 256, or three quarters of them if that is less, if not set").needs(&["gateway"])),
     variable(Key::new("max_background_requests", Kind::Whole(0, 1_000_000), "how many requests that hold permits of concurrency limits may continue after their client has left").or("1024").needs(&["gateway"])),
+    file(Key::new("usage", USAGE, "what the gateway reads of the cost of requests to `upstream`: the form of a language model, `auto` by the path, a form of your own, or `off`").or("off").needs(&["gateway"])),
+    variable(Key::new("include_usage", INCLUDE_USAGE, "whether streams of `upstream` are asked to include their usage").or("add").needs(&["gateway"])),
+    file(Key::new("estimate", Kind::Map(&ESTIMATE), "what a request to a language model is charged before it is answered").needs(&["gateway"])),
+    variable(Key::new("body_limit", SIZE, "the longest body of a request that is read for its cost").or("8MiB").needs(&["gateway"])),
+    variable(Key::new("denied_body", Kind::Words(&["form", "problem", "openai", "anthropic", "gemini"]), "the body of denials: that of the form in `usage`, a problem document, or that of one provider").or("form").needs(&["gateway"])),
+    variable(Key::new("prices_file", PATH, "the prices of models per million tokens, for rules that count `money`").needs(&["gateway"])),
+    variable(Key::new("money_unit", Kind::Text(r"^0?\.0[0-9]+$"), "what 1 of the unit `money` is worth, from 0.000001 to 0.01").or("0.0001").needs(&["gateway"])),
     flag("URL", Key::new("redis", Kind::Pattern(r"^(rediss?(\+(sentinel|cluster))?|(redis\+)?unix)://"), "the Redis or Valkey that servers share; without one, each server counts for itself").like("redis://127.0.0.1:6379")),
     variable(Key::new("namespace", Kind::Text("^[A-Za-z0-9-]{1,32}$"), "the name that separates this deployment from others in the same Redis")),
     variable(Key::new("redis_user", Kind::Text(""), "the user to log in to Redis as, instead of the one in the URL").needs(&["redis"])),
@@ -139,7 +154,7 @@ pub static SETTINGS: [Setting; 70] = [
     variable(Key::new("clients_file", PATH, "the table of clients: the attributes of each `api_key`")),
     variable(Key::new("clients_complete", Kind::Flag, "whether `clients_file` has all keys, so that any other is invalid and not missing").or("false")),
     variable(Key::new("invalid_credentials", Kind::Words(&["deny", "missing"]), "what credentials are that are there and not valid: a reason to deny the request, or missing ones").or("deny")),
-    variable(Key::new("headers", Kind::OneOrMore(0, &Kind::Words(&["x", "draft-10", "retry-after"])), "which headers an answer carries").or(r#"["x", "draft-10", "retry-after"]"#)),
+    variable(Key::new("headers", Kind::OneOrMore(0, &Kind::Words(&["x", "draft-10", "retry-after", "openai", "anthropic"])), "which headers an answer carries").or(r#"["x", "draft-10", "retry-after"]"#)),
     variable(Key::new("reset_header", Kind::Words(&["unix", "delta"]), "X-RateLimit-Reset as a point in time or as seconds from now").or("unix")),
     file(Key::new("denied", Kind::Named("Denied", &Kind::Map(&DENIED)), "what denied clients get from the gateway and forward-auth, for rules without a `denied` of their own").like(r#"{"title": "Too many requests"}"#)),
     file(Key::new("tokens", Kind::List(0, &Kind::Map(&TOKEN)), "the tokens of the API and their scopes").or("[]")),
@@ -164,7 +179,7 @@ pub static SETTINGS: [Setting; 70] = [
 ];
 
 #[rustfmt::skip]
-pub(super) static ROUTE: [Key; 9] = [
+pub(super) static ROUTE: [Key; 12] = [
     Key::new("host", Kind::Text(""), "the host of the request, or `*.example.com` for all below it; any host if not set"),
     Key::new("prefix", Kind::Pattern("^/"), "what the path begins with, in whole segments").or("/"),
     Key::new("upstreams", Kind::OneOrMore(1, &UPSTREAM), "the servers that answer").required().like(r#"["http://10.0.0.1:3000"]"#),
@@ -174,6 +189,32 @@ pub(super) static ROUTE: [Key; 9] = [
     Key::new("retries", Kind::Whole(0, 10), "how often a request is sent again").or("1"),
     Key::new("host_header", Kind::Words(&["pass", "upstream"]), "`pass` the client's `Host`, or send the name of the `upstream`").or("pass"),
     Key::new("strip_prefix", Kind::Flag, "whether the server sees paths without the prefix").or("false"),
+    Key::new("usage", USAGE, "what is read of the cost of its requests").or("off"),
+    Key::new("include_usage", INCLUDE_USAGE, "whether its streams are asked to include their usage").or("add"),
+    Key::new("set_headers", Kind::MapOf("", &Kind::Map(&SET_HEADER)), "headers that are replaced for the server, such as its credentials; only clients with a key of `clients_file` are let through").like(r#"{"authorization": {"env": "OPENAI_AUTHORIZATION"}}"#),
+];
+
+#[rustfmt::skip]
+pub(super) static SET_HEADER: [Key; 2] = [
+    Key::new("env", Kind::Text(""), "an environment variable with the value").like("OPENAI_AUTHORIZATION"),
+    Key::new("file", PATH, "a file with the value"),
+];
+
+#[rustfmt::skip]
+pub(super) static ESTIMATE: [Key; 4] = [
+    Key::new("output", Kind::Whole(1, 1 << 40), "the tokens of the output, where a request has no maximum").or("1000"),
+    Key::new("output_cap", Kind::Any(&[Kind::Words(&["none"]), Kind::Whole(1, 1 << 40)]), "the most tokens of the output of one answer, whatever its maximum").or("none"),
+    Key::new("bytes_per_token", Kind::Whole(1, 1_000), "how many bytes of the body are one token of the input").or("4"),
+    Key::new("media", Kind::Whole(0, 1 << 40), "the tokens of a picture or another medium").or("1000"),
+];
+
+#[rustfmt::skip]
+pub(super) static OWN_FORM: [Key; 5] = [
+    Key::new("maximum", NAMES, "where a request has the most tokens of its output; the first that is present counts"),
+    Key::new("times", NAMES, "where it has the number of answers; the largest counts"),
+    Key::new("input", NAMES, "where an answer has the tokens of the input; items are added up, `a|b` is one or the other").like(r#"["usage.input_tokens"]"#),
+    Key::new("cached", NAMES, "where it has those that were read from a cache"),
+    Key::new("output", NAMES, "where it has the tokens of the output").like(r#"["usage.output_tokens"]"#),
 ];
 
 #[rustfmt::skip]
