@@ -17,4 +17,5 @@ mod smuggling;
 mod tls;
 mod upgrades;
 mod upstream;
+mod usage;
 mod versions;
