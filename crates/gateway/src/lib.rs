@@ -48,7 +48,9 @@ pub use check::check_all;
 pub use hop::PROXY_TOKEN;
 pub use request_screen::{RequestScreen, ScreenRefusal};
 pub use self_upstream::{SelfUpstream, find_self_upstream};
-pub use settings::{DeniedBody, GatewaySettings, HealthConfig, RouteConfig, UsageSettings};
+pub use settings::{
+    DeniedBody, GatewaySettings, HealthConfig, RouteConfig, UsageNote, UsageNotes, UsageSettings,
+};
 pub use upstream_url::{UpstreamScheme, UpstreamUrl};
 
 use std::sync::{Arc, Weak};

@@ -31,6 +31,7 @@ use crate::rulebook::{NO_RULES, OpenError, RuleBook};
 use crate::run_error::RunError;
 use crate::shared_rules;
 use crate::store::ServerStore;
+use crate::telemetry::current_usage;
 use crate::token_files;
 use crate::watch::FileWatch;
 
@@ -195,6 +196,7 @@ fn gateway_settings(
             body_limit: gateway.usage.body_limit,
             body_memory: config.body_memory,
             denied_body: gateway.usage.denied_body,
+            notes: Some(Arc::new(current_usage)),
             prices: prices.list(),
         },
         routes: gateway.routes.clone(),

@@ -15,6 +15,7 @@ use tidegate_usage::{
 use tokio::task::JoinHandle;
 
 use super::{Unanswered, UsageBody, UsageResults};
+use crate::settings::UsageNote;
 
 /// A request whose cost is an estimate. Dropped before it was answered, it keeps the estimate.
 pub(crate) struct ModelCall {
@@ -26,6 +27,7 @@ pub(crate) struct ModelCall {
     pub(super) estimate: TokenCounts,
     pub(super) price: Option<ModelPrice>,
     pub(super) results: Arc<UsageResults>,
+    pub(super) note: Option<Arc<dyn UsageNote>>,
     /// Until it is answered.
     pub(super) is_open: bool,
 }
@@ -56,6 +58,7 @@ impl ModelCall {
             estimate: self.estimate,
             price: self.price,
             results: Arc::clone(&self.results),
+            note: self.note.take(),
         };
         let status = answer.status();
         let unanswered = answer.extensions().get::<Unanswered>().copied();
@@ -103,6 +106,7 @@ pub(super) struct Settling {
     pub(super) estimate: TokenCounts,
     price: Option<ModelPrice>,
     results: Arc<UsageResults>,
+    note: Option<Arc<dyn UsageNote>>,
 }
 
 impl Settling {
@@ -118,6 +122,9 @@ impl Settling {
         let costs = counts.costs(self.price.as_ref());
         let costs = costs.map(|(unit, cost)| (unit.name(), cost));
         let costs = Costs::by_unit(costs).ok()?;
+        if let Some(note) = &self.note {
+            note.settled(result, &costs);
+        }
         let gate = Arc::clone(&self.gate);
         Some(runtime.spawn(async move {
             if let Err(error) = gate.settle(receipt, costs).await {

@@ -16,13 +16,14 @@ use arc_swap::ArcSwap;
 use tidegate_usage::{EstimateSettings, FormName, PriceList, UsageResult, UsageSetting};
 
 use crate::body_start::StartRoom;
-use crate::settings::{DeniedBody, UsageSettings};
+use crate::settings::{DeniedBody, UsageNotes, UsageSettings};
 
 /// How the cost of requests to language models is read, and what became of it.
 pub(crate) struct UsageReading {
     estimate: EstimateSettings,
     body_limit: usize,
     denied_body: DeniedBody,
+    notes: Option<UsageNotes>,
     prices: Arc<ArcSwap<PriceList>>,
     room: StartRoom,
     pub(crate) results: Arc<UsageResults>,
@@ -34,6 +35,7 @@ impl UsageReading {
             estimate: settings.estimate.clone(),
             body_limit: settings.body_limit,
             denied_body: settings.denied_body,
+            notes: settings.notes.clone(),
             prices: Arc::clone(&settings.prices),
             room: StartRoom::of(settings.body_memory),
             results: Arc::default(),

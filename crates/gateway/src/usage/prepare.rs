@@ -1,6 +1,8 @@
 //! Before a request is decided: who may send it, and what it may cost by its body.
 
 use bytes::Bytes;
+use std::sync::Arc;
+
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH};
 use http::{HeaderValue, Method, Request, Response, StatusCode, request};
 use hyper::body::Incoming;
@@ -151,7 +153,12 @@ impl UsageReading {
                 estimate.fit(unit, limit.most, price.as_ref());
             }
         }
-        described.set_costs(estimated_costs(&estimate, price.as_ref()));
+        let costs = estimated_costs(&estimate, price.as_ref());
+        let note = self.notes.as_ref().and_then(|notes| notes());
+        if let Some(note) = &note {
+            note.estimated(model.as_deref(), &costs);
+        }
+        described.set_costs(costs);
         let edit = asked.include_usage.as_ref();
         if let Some(edit) = edit {
             start.bytes = edit.apply(&start.bytes);
@@ -172,7 +179,8 @@ impl UsageReading {
             leaves_out_usage: edit.is_some(),
             estimate: estimate.counts(),
             price,
-            results: std::sync::Arc::clone(&self.results),
+            results: Arc::clone(&self.results),
+            note,
             is_open: true,
         }))
     }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, Method, StatusCode};
 use serde_json::{Map, Value, json};
 use tidegate::rules::FrontEnd;
-use tidegate::{Reason, Timestamp};
+use tidegate::{Costs, Reason, Timestamp};
 
-use super::exchanges::NotedDecision;
+use super::exchanges::{NotedDecision, NotedUsage};
 use super::line_writer::LineWriter;
 use crate::config::AccessLogSettings;
 use crate::seconds::date_time;
@@ -46,6 +46,7 @@ pub(crate) struct AccessEnd<'e> {
     pub(crate) bytes: u64,
     pub(crate) took: Duration,
     pub(crate) decided: Option<&'e NotedDecision>,
+    pub(crate) usage: Option<NotedUsage>,
 }
 
 impl AccessLog {
@@ -117,12 +118,27 @@ fn line(entry: &AccessEntry, ended: &AccessEnd<'_>) -> Vec<u8> {
             object.insert("decisions".to_owned(), json!(decided.count));
         }
     }
+    if let (Some(usage), Value::Object(object)) = (&ended.usage, &mut object) {
+        object.insert("model".to_owned(), json!(usage.model));
+        object.insert("estimate".to_owned(), by_unit(&usage.estimate));
+        let settled = usage.settled.as_ref();
+        let costs = settled.map(|(_, costs)| by_unit(costs));
+        object.insert("settled".to_owned(), json!(costs));
+        let result = settled.map(|(result, _)| result.name());
+        object.insert("usage".to_owned(), json!(result));
+    }
     if let (false, Value::Object(object)) = (entry.headers.is_empty(), &mut object) {
         object.insert("headers".to_owned(), Value::Object(entry.headers.clone()));
     }
     let mut line = ascii(&object.to_string()).into_owned().into_bytes();
     line.push(b'\n');
     line
+}
+
+fn by_unit(costs: &Costs) -> Value {
+    let units = costs.units().iter();
+    let units = units.map(|(unit, cost)| (unit.as_str().to_owned(), json!(cost)));
+    Value::Object(units.collect())
 }
 
 /// Seconds, in whole microseconds.
@@ -151,6 +167,8 @@ pub(super) fn ascii(json: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_usage::UsageResult;
+
     use super::*;
 
     #[test]
@@ -176,6 +194,14 @@ mod tests {
             bytes: 12,
             took: Duration::from_nanos(1_234_567),
             decided: Some(&decided),
+            usage: Some(NotedUsage {
+                model: Some("m\u{202e}".to_owned()),
+                estimate: Costs::by_unit([("tokens", 60)]).unwrap(),
+                settled: Some((
+                    UsageResult::Reported,
+                    Costs::by_unit([("tokens", 25)]).unwrap(),
+                )),
+            }),
         };
         let written = line(&entry, &ended);
         assert!(
@@ -188,12 +214,14 @@ mod tests {
             "time": "2026-11-15T19:13:20.25Z", "front_end": "gateway", "method": "GET",
             "path": "/a\u{202e}b\u{7f}\n𝄞", "status": 429, "duration": 0.001_234, "bytes": 12,
             "client": "203.0.113.7", "request_id": "abc", "verdict": "denied", "rule": "r",
-            "reason": "over_limit", "headers": {"user-agent": "x\u{1b}"},
+            "reason": "over_limit", "model": "m\u{202e}", "estimate": {"tokens": 60},
+            "settled": {"tokens": 25}, "usage": "reported", "headers": {"user-agent": "x\u{1b}"},
         });
         assert_eq!(read, expected);
         let gone = AccessEnd {
             status: None,
             decided: None,
+            usage: None,
             ..ended
         };
         let read: Value = serde_json::from_slice(&line(&entry, &gone)).unwrap();

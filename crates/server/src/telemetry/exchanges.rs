@@ -10,9 +10,11 @@ use http::{HeaderValue, StatusCode};
 use parking_lot::Mutex;
 use tidegate::gate::{Decision, Observed};
 use tidegate::rules::FrontEnd;
-use tidegate::{Clock as _, Reason, SystemClock};
+use tidegate::{Clock as _, Costs, Reason, SystemClock};
+use tidegate_gateway::UsageNote;
 use tidegate_listen::clock::Stopwatch;
 use tidegate_listen::{ArrivedRequest, ExchangeObserver, Exchanges, ObservedExchange};
+use tidegate_usage::UsageResult;
 
 use super::access_log::{AccessEnd, AccessEntry, AccessLog};
 use crate::otlp::proto::{AnyValueKind, KeyValue};
@@ -76,6 +78,7 @@ struct ServerExchanges {
 pub(crate) struct ExchangeState {
     id: HeaderValue,
     decided: Mutex<Option<NotedDecision>>,
+    usage: Mutex<Option<NotedUsage>>,
     trace: Option<Trace>,
 }
 
@@ -90,6 +93,39 @@ pub(crate) struct NotedDecision {
     pub(crate) client: Option<IpAddr>,
     /// How many decisions the request has made, as a batch does.
     pub(crate) count: usize,
+}
+
+/// The cost of a request to a language model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NotedUsage {
+    pub(crate) model: Option<String>,
+    pub(crate) estimate: Costs,
+    /// What it cost after all, and why.
+    pub(crate) settled: Option<(UsageResult, Costs)>,
+}
+
+impl UsageNote for ExchangeState {
+    fn estimated(&self, model: Option<&str>, estimate: &Costs) {
+        *self.usage.lock() = Some(NotedUsage {
+            model: model.map(str::to_owned),
+            estimate: estimate.clone(),
+            settled: None,
+        });
+    }
+
+    fn settled(&self, result: UsageResult, costs: &Costs) {
+        if let Some(usage) = &mut *self.usage.lock() {
+            usage.settled = Some((result, costs.clone()));
+        }
+    }
+}
+
+/// Where the cost of the request is noted that this thread works on, if it is observed.
+pub(crate) fn current_usage() -> Option<Arc<dyn UsageNote>> {
+    CURRENT.with_borrow(|current| {
+        let state = Arc::clone(current.as_ref()?);
+        Some(state as Arc<dyn UsageNote>)
+    })
 }
 
 impl ExchangeObserver for ServerExchanges {
@@ -116,6 +152,7 @@ impl ExchangeObserver for ServerExchanges {
         let state = Arc::new(ExchangeState {
             id: request.id.clone(),
             decided: Mutex::new(None),
+            usage: Mutex::new(None),
             trace,
         });
         Some(Box::new(ServerExchange {
@@ -166,6 +203,7 @@ impl ObservedExchange for ServerExchange {
                     bytes,
                     took,
                     decided: decided.as_ref(),
+                    usage: self.state.usage.lock().take(),
                 },
             );
         }
