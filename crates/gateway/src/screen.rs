@@ -40,16 +40,20 @@ where
         Ok(screened) => request.extensions_mut().insert(screened),
         Err(failure) => return Ok(failure.reply().map(Either::Right)),
     };
+    let mut call = None;
+    if let Some(route) = ingress.usage_route(&request) {
+        // Boxed, because most requests do not take this path.
+        (request, call) = match Box::pin(ingress.prepare(&route, request)).await {
+            Ok(prepared) => prepared,
+            Err(refused) => return Ok(refused.map(|body| Either::Right(Full::new(body)))),
+        };
+    }
     if !request.body().is_end_stream() && ingress.layer.has_shared_permits() {
         request = match Box::pin(ingress.read_start(request)).await {
             Ok(request) => request,
             Err(failure) => return Ok(failure.reply().map(Either::Right)),
         };
     }
-    let (mut request, call) = match ingress.prepare(request).await {
-        Ok(prepared) => prepared,
-        Err(refused) => return Ok(refused.map(|body| Either::Right(Full::new(body)))),
-    };
     let is_http1 = request.version() == Version::HTTP_11;
     let is_http2 = request.version() == Version::HTTP_2;
     let wants_upgrade = is_http1 && hop::wants_upgrade(request.headers());

@@ -12,12 +12,13 @@ use tidegate_identity::{Identity, KeptFiles};
 use tidegate_listen::clock::Stopwatch;
 use tidegate_listen::stall::BodyRate;
 use tidegate_listen::{ListenSettings, Threads};
+use tidegate_usage::{UsageSetting, UsageUnit};
 use tokio::sync::Mutex;
 
 use crate::admin::{Admin, Opened};
 use crate::admin_token;
 use crate::certificate_files::{self, CertificateUsers, ServedTls};
-use crate::config::Config;
+use crate::config::{Config, GatewayConfig};
 use crate::data_dir::{DataDir, DataDirError, LockedDir, running};
 use crate::file_descriptors::FileDescriptors;
 use crate::http::ServedCalls;
@@ -324,6 +325,19 @@ fn open_rules(
         tracing::warn!(
             rule = rule.id(),
             "`sync: leased` has no effect with the in-memory store"
+        );
+    }
+    let has_usage = |gateway: &GatewayConfig| {
+        let mut routes = gateway.routes.iter();
+        routes.any(|route| route.usage != UsageSetting::Off)
+    };
+    let is_blind = config.gateway.as_ref().is_some_and(|it| !has_usage(it));
+    let unread = |rule: &&Arc<Rule>| is_blind && UsageUnit::named(rule.unit().as_str()).is_some();
+    for rule in rules.iter().filter(unread) {
+        tracing::warn!(
+            rule = rule.id(),
+            unit = rule.unit().as_str(),
+            "the gateway charges 1 for each request, because no `usage` says what requests cost"
         );
     }
     Ok((book, rules))

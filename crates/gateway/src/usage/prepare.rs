@@ -29,19 +29,15 @@ pub(crate) type Refused = Response<Bytes>;
 pub(crate) type Prepared = (Request<Incoming>, Option<Box<ModelCall>>);
 
 impl<L> Ingress<L> {
-    /// Prepares a request to be decided. Most routes have nothing to prepare.
-    pub(crate) async fn prepare(&self, request: Request<Incoming>) -> Result<Prepared, Refused> {
-        let screened = request.extensions().get::<Screened>();
-        let route = screened.and_then(|screened| self.gateway.routes.get(screened.route?));
-        match route {
-            Some(route) if route.config.reads_usage() => {
-                Box::pin(self.prepare_model(route, request)).await
-            }
-            _ => Ok((request, None)),
-        }
+    /// The route of a request that has to be prepared. Most routes have nothing to prepare.
+    pub(crate) fn usage_route<B>(&self, request: &Request<B>) -> Option<Arc<Route>> {
+        let screened = request.extensions().get::<Screened>()?;
+        let route = self.gateway.routes.get(screened.route?)?;
+        route.config.reads_usage().then(|| Arc::clone(route))
     }
 
-    async fn prepare_model(
+    /// Prepares a request to be decided.
+    pub(crate) async fn prepare(
         &self,
         route: &Route,
         request: Request<Incoming>,
