@@ -1,0 +1,1 @@
+//! What the plugin of `limits` needs of the native module.

@@ -1,0 +1,1 @@
+//! What the middleware needs of the native module.
