@@ -2,9 +2,14 @@
 //! those of `python/tidegate/__init__.py`.
 #![forbid(unsafe_code)]
 
+mod clock;
+mod errors;
+mod freed;
 mod limit;
 mod limits_plugin;
 mod middleware;
+mod runtime;
+mod stores;
 
 use pyo3::prelude::*;
 
@@ -12,5 +17,11 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
+    use super::clock::PyManualClock;
+    #[pymodule_export]
     use super::limit::PyLimit;
+    #[pymodule_export]
+    use super::runtime::{Mailbox, PendingCall};
+    #[pymodule_export]
+    use super::stores::{PyMemoryStore, PyRedisStore};
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tidegate_core::algorithm::Form;
@@ -23,12 +23,19 @@ const ASK_EVERY: Micros = Micros::from_millis(50);
 pub struct Permit {
     limiter: Limiter,
     decision: LimiterDecision,
+    is_handed_over: bool,
 }
 
 impl Permit {
     /// The answer of the limits.
     pub fn decision(&self) -> &LimiterDecision {
         &self.decision
+    }
+
+    /// The answer alone. What it holds is then the caller's to [release](Limiter::release).
+    pub fn into_decision(mut self) -> LimiterDecision {
+        self.is_handed_over = true;
+        self.decision.clone()
     }
 
     /// Holds on for another whole `lease_ttl`: for work that may take longer. False if the permit has ended, or
@@ -41,7 +48,9 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.limiter.inner.end_permit(&self.decision);
+        if !self.is_handed_over {
+            self.limiter.inner.end_permit(&self.decision);
+        }
     }
 }
 
@@ -59,12 +68,19 @@ impl fmt::Debug for Permit {
 pub struct SharedPermit {
     limiter: SharedLimiter,
     decision: LimiterDecision,
+    is_handed_over: bool,
 }
 
 impl SharedPermit {
     /// The answer of the limits.
     pub fn decision(&self) -> &LimiterDecision {
         &self.decision
+    }
+
+    /// The answer alone. What it holds is then the caller's to [release](SharedLimiter::release).
+    pub fn into_decision(mut self) -> LimiterDecision {
+        self.is_handed_over = true;
+        self.decision.clone()
     }
 
     /// Holds on for another whole `lease_ttl`: for work that may take longer. False if the permit has ended, or
@@ -79,7 +95,9 @@ impl SharedPermit {
 
 impl Drop for SharedPermit {
     fn drop(&mut self) {
-        self.limiter.inner.end_permit(&self.decision);
+        if !self.is_handed_over {
+            self.limiter.inner.end_permit(&self.decision);
+        }
     }
 }
 
@@ -149,9 +167,51 @@ impl Limiter {
 
     /// [`acquire`](Self::acquire) for a request of this cost.
     pub async fn acquire_cost(&self, key: &str, cost: u64) -> Result<Permit, AcquireError> {
-        let decision = acquire(&self.inner, key, cost).await?;
-        let limiter = self.clone();
-        Ok(Permit { limiter, decision })
+        let decision = acquire(&self.inner, key, cost, self.inner.max_wait).await?;
+        Ok(self.permit(decision))
+    }
+
+    /// Reserves a turn without waiting for it: one step of [`acquire`](Self::acquire), for callers that wait by
+    /// themselves. Needs no runtime.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate::{Limiter, Turn};
+    ///
+    /// let limiter = Limiter::new("10/second burst 1")?;
+    /// assert!(limiter.check("api.example.com").is_allowed());
+    /// match limiter.reserve("api.example.com", 1, Duration::from_secs(1))? {
+    ///     Turn::Reserved(turn) => assert!(turn.wait() > Duration::ZERO),
+    ///     Turn::AskAgain(_) => panic!("a token bucket reserves"),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reserve(&self, key: &str, cost: u64, max_wait: Duration) -> Result<Turn, AcquireError> {
+        let max_wait = self.inner.max_wait.min(max_wait.into());
+        let attempt = pin!(attempt(&self.inner, key, cost, max_wait));
+        match attempt.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(Attempted::Reserved(reservation))) => {
+                let limiter = self.clone();
+                Ok(Turn::Reserved(ReservedTurn {
+                    limiter,
+                    reservation,
+                }))
+            }
+            Poll::Ready(Ok(Attempted::AskAgain(wait))) => Ok(Turn::AskAgain(wait.into())),
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Pending => {
+                debug_assert!(false, "a store in memory answers at the first poll");
+                Ok(Turn::AskAgain(ASK_EVERY.into()))
+            }
+        }
+    }
+
+    fn permit(&self, decision: LimiterDecision) -> Permit {
+        Permit {
+            limiter: self.clone(),
+            decision,
+            is_handed_over: false,
+        }
     }
 }
 
@@ -164,9 +224,62 @@ impl SharedLimiter {
 
     /// [`acquire`](Self::acquire) for a request of this cost.
     pub async fn acquire_cost(&self, key: &str, cost: u64) -> Result<SharedPermit, AcquireError> {
-        let decision = acquire(&self.inner, key, cost).await?;
-        let limiter = self.clone();
-        Ok(SharedPermit { limiter, decision })
+        self.acquire_within(key, cost, self.inner.max_wait.into())
+            .await
+    }
+
+    /// [`acquire_cost`](Self::acquire_cost) that waits for so long at the most, and no longer than the builder's
+    /// `max_wait`.
+    pub async fn acquire_within(
+        &self,
+        key: &str,
+        cost: u64,
+        max_wait: Duration,
+    ) -> Result<SharedPermit, AcquireError> {
+        let max_wait = self.inner.max_wait.min(max_wait.into());
+        let decision = acquire(&self.inner, key, cost, max_wait).await?;
+        Ok(SharedPermit {
+            limiter: self.clone(),
+            decision,
+            is_handed_over: false,
+        })
+    }
+}
+
+/// What [`Limiter::reserve`] achieved.
+#[derive(Debug)]
+pub enum Turn {
+    /// The request was charged, and may go on after [a wait](ReservedTurn::wait).
+    Reserved(ReservedTurn),
+    /// Nothing was charged. The request may be asked about again after this time, or when a permit was released.
+    AskAgain(Duration),
+}
+
+/// A turn that was charged and has not been taken yet. Given back if dropped before it is.
+#[must_use = "a turn is given back if it is dropped"]
+pub struct ReservedTurn {
+    limiter: Limiter,
+    reservation: Reservation,
+}
+
+impl ReservedTurn {
+    /// How long the caller has to wait before the request may go on.
+    pub fn wait(&self) -> Duration {
+        self.reservation.wait.unwrap_or_default().into()
+    }
+
+    /// Takes the turn: what was charged stays charged.
+    pub fn take(self) -> Permit {
+        let decision = self.reservation.into_decision();
+        self.limiter.permit(decision)
+    }
+}
+
+impl fmt::Debug for ReservedTurn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReservedTurn")
+            .field("wait", &self.wait())
+            .finish_non_exhaustive()
     }
 }
 
@@ -175,39 +288,68 @@ async fn acquire(
     inner: &Arc<LimiterInner>,
     key: &str,
     cost: u64,
+    max_wait: Micros,
 ) -> Result<LimiterDecision, AcquireError> {
     let mut now = inner.clock.now();
-    let deadline = now + inner.max_wait;
+    let deadline = now + max_wait;
     loop {
         // Listening before asking, so that a permit that is released in between is noticed.
         let freed = inner.freed.notified();
-        let reservation = Reservation::make(inner, key, cost, deadline.since(now)).await?;
-        let Some(wait) = reservation.wait else {
-            return Err(AcquireError::Never(inner.peek(key, cost).await?));
-        };
-        if reservation.is_made() && (wait.is_zero() || now + wait <= deadline) {
-            if !wait.is_zero() {
-                tokio::time::sleep(wait.into()).await;
+        match attempt(inner, key, cost, deadline.since(now)).await? {
+            Attempted::Reserved(reservation) => {
+                let wait = reservation.wait.unwrap_or_default();
+                if !wait.is_zero() {
+                    tokio::time::sleep(wait.into()).await;
+                }
+                return Ok(reservation.into_decision());
             }
-            return Ok(reservation.into_decision());
+            Attempted::AskAgain(wait) => {
+                let _ = tokio::time::timeout(wait.into(), freed).await;
+            }
         }
-        // Only a permit may end before its time.
-        let may_be_freed = reservation.is_denied_by_holders() && now < deadline;
-        drop(reservation);
-        if now + wait > deadline && !may_be_freed {
-            let decision = inner.peek(key, cost).await?;
-            return Err(AcquireError::TooLong {
-                wait: wait.into(),
-                decision,
-            });
-        }
-        let mut wait = wait.min(deadline.since(now));
-        if may_be_freed && inner.store.remote().is_some() {
-            wait = wait.min(ASK_EVERY);
-        }
-        let _ = tokio::time::timeout(wait.into(), freed).await;
         now = inner.clock.now();
     }
+}
+
+/// What one attempt to go on within `max_wait` achieved.
+enum Attempted {
+    /// Charged; goes on after its wait.
+    Reserved(Reservation),
+    /// Nothing was charged: to be asked again after this time, or when a permit was released.
+    AskAgain(Micros),
+}
+
+/// Charges the request if it may go on within `max_wait`. Fails if it is known that it may not.
+async fn attempt(
+    inner: &Arc<LimiterInner>,
+    key: &str,
+    cost: u64,
+    max_wait: Micros,
+) -> Result<Attempted, AcquireError> {
+    let reservation = Reservation::make(inner, key, cost, max_wait).await?;
+    let Some(wait) = reservation.wait else {
+        return Err(AcquireError::Never(inner.peek(key, cost).await?));
+    };
+    if reservation.is_made() && wait <= max_wait {
+        return Ok(Attempted::Reserved(reservation));
+    }
+    // Only a permit may end before its time.
+    let may_be_freed = reservation.is_denied_by_holders() && !max_wait.is_zero();
+    drop(reservation);
+    if wait > max_wait && !may_be_freed {
+        let decision = inner.peek(key, cost).await?;
+        return Err(AcquireError::TooLong {
+            wait: wait.into(),
+            decision,
+        });
+    }
+    let wait = wait.min(max_wait);
+    let is_remote = inner.store.remote().is_some();
+    Ok(Attempted::AskAgain(if may_be_freed && is_remote {
+        wait.min(ASK_EVERY)
+    } else {
+        wait
+    }))
 }
 
 /// The charge of a request that has not proceeded yet. Given back if dropped before it does.

@@ -147,7 +147,7 @@ pub mod rules;
 #[cfg(feature = "rules")]
 mod value;
 
-pub use acquire::{AcquireError, Permit, SharedPermit};
+pub use acquire::{AcquireError, Permit, ReservedTurn, SharedPermit, Turn};
 #[cfg(feature = "rules")]
 pub use adaptive::{AdaptiveBounds, AdaptiveLimit, Ended};
 #[cfg(feature = "rules")]

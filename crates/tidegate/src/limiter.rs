@@ -67,6 +67,7 @@ pub struct LimiterBuilder {
     max_wait: Duration,
     max_keys: Option<usize>,
     max_memory: Option<usize>,
+    has_secret_keys: bool,
     clock: Arc<dyn Clock>,
 }
 
@@ -78,6 +79,7 @@ impl LimiterBuilder {
             max_wait: DEFAULT_MAX_WAIT,
             max_keys: None,
             max_memory: None,
+            has_secret_keys: false,
             clock: Arc::new(SystemClock),
         }
     }
@@ -125,6 +127,14 @@ impl LimiterBuilder {
         }
     }
 
+    /// Keeps keys unreadable in a shared store, which hashes them: for credentials.
+    pub fn secret_keys(self) -> Self {
+        Self {
+            has_secret_keys: true,
+            ..self
+        }
+    }
+
     /// Reads the time from `clock`: a [`ManualClock`](crate::ManualClock) in tests, or a
     /// [`TokioClock`](crate::TokioClock) where they wait. A shared store has a clock of its own; there it is used for
     /// waits alone.
@@ -145,7 +155,26 @@ impl LimiterBuilder {
             store = store.max_memory(bytes);
         }
         let memory = Arc::new(store.build());
-        let inner = self.build_inner("limiter", Arc::clone(&memory).into())?;
+        self.build_in("limiter", memory)
+    }
+
+    /// The limiter in a store in memory that others may use, or what is wrong with its limits. Limiters with the same
+    /// name, limits and store share their counters. The store's own clock decides, and its own bounds hold.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tidegate::{Limiter, MemoryStore};
+    ///
+    /// let store = Arc::new(MemoryStore::new());
+    /// let reads = Limiter::builder("100/minute").build_in("reads", Arc::clone(&store))?;
+    /// let writes = Limiter::builder("1/minute").build_in("writes", store)?;
+    /// assert!(reads.check("user_42").is_allowed());
+    /// assert_eq!(writes.check("user_42").remaining(), 0);
+    /// # Ok::<(), tidegate::LimitError>(())
+    /// ```
+    pub fn build_in(self, name: &str, store: Arc<MemoryStore>) -> Result<Limiter, LimitError> {
+        let inner = self.build_inner(name, Arc::clone(&store).into())?;
+        let memory = store;
         Ok(Limiter { memory, inner })
     }
 
@@ -191,7 +220,11 @@ impl LimiterBuilder {
             max_wait: Micros::from(self.max_wait).min(tidegate_core::limit::MAX_WINDOW),
             clock: self.clock,
             freed: Notify::new(),
-            scope: Scope::new(name),
+            scope: if self.has_secret_keys {
+                Scope::new(name).with_secret_keys()
+            } else {
+                Scope::new(name)
+            },
         };
         Ok(Arc::new(inner))
     }
