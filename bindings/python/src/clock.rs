@@ -71,6 +71,7 @@ pub(crate) struct Seconds(pub(crate) Micros);
 
 impl Seconds {
     pub(crate) const FIFTEEN_MILLISECONDS: Self = Self(Micros::from_millis(15));
+    pub(crate) const TEN: Self = Self(Micros::from_seconds(10));
     pub(crate) const HALF: Self = Self(Micros::from_millis(500));
 
     fn timestamp(self) -> Timestamp {

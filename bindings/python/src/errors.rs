@@ -14,11 +14,16 @@ mod classes {
     pyo3::import_exception!(tidegate._errors, StoreError);
 }
 
-pub(crate) use classes::RateLimited;
+pub(crate) use classes::{RateLimited, StoreError as StoreFailed};
 
 /// A limit that is malformed.
 pub(crate) fn limit_error(error: &LimitError) -> PyErr {
     classes::LimitError::new_err(error.to_string())
+}
+
+/// The same, with a message of the binding.
+pub(crate) fn invalid_limit(message: String) -> PyErr {
+    classes::LimitError::new_err(message)
 }
 
 /// A store that did not answer.

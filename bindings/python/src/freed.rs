@@ -1,14 +1,23 @@
 //! Who waits for a permit of a store in memory, and is woken when one is released: threads and event loops.
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
+
+use crate::runtime::locked;
 
 /// Who waits. Used with the interpreter held, so that the lock is free when the process forks.
 #[derive(Default)]
 pub(crate) struct Freed {
-    waiting: Mutex<Vec<(u32, Waiting)>>,
+    all: Mutex<AllWaiting>,
+}
+
+#[derive(Default)]
+struct AllWaiting {
+    next: u64,
+    waiting: BTreeMap<u64, (u32, Waiting)>,
 }
 
 enum Waiting {
@@ -16,33 +25,59 @@ enum Waiting {
     Callback(Py<PyAny>),
 }
 
+/// A thread that waits, until it is dropped.
+pub(crate) struct WaitingThread<'f> {
+    freed: &'f Freed,
+    number: u64,
+    pub(crate) receiver: Receiver<()>,
+}
+
+impl Drop for WaitingThread<'_> {
+    fn drop(&mut self) {
+        self.freed.forget(self.number);
+    }
+}
+
 impl Freed {
-    fn add(&self, waiting: Waiting) {
-        let mut all = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push((std::process::id(), waiting));
+    fn add(&self, waiting: Waiting) -> u64 {
+        let mut all = locked(&self.all);
+        all.next += 1;
+        let number = all.next;
+        all.waiting.insert(number, (std::process::id(), waiting));
+        number
     }
 
-    /// For a thread that waits: receives once, or fails when nothing more can come.
-    pub(crate) fn receiver(&self, _: Python<'_>) -> Receiver<()> {
+    /// A thread that waits: it receives once, at the next release.
+    pub(crate) fn thread(&self) -> WaitingThread<'_> {
         let (sender, receiver) = channel();
-        self.add(Waiting::Thread(sender));
-        receiver
+        WaitingThread {
+            freed: self,
+            number: self.add(Waiting::Thread(sender)),
+            receiver,
+        }
     }
 
-    /// Calls `callback` once, at the next release.
-    pub(crate) fn call(&self, callback: Py<PyAny>) {
-        self.add(Waiting::Callback(callback));
+    /// Calls `callback` once, at the next release, unless its number is forgotten before.
+    pub(crate) fn call(&self, callback: Py<PyAny>) -> u64 {
+        self.add(Waiting::Callback(callback))
+    }
+
+    /// Wakes it no more.
+    pub(crate) fn forget(&self, number: u64) {
+        let forgotten = locked(&self.all).waiting.remove(&number);
+        drop(forgotten);
     }
 
     /// A permit was released: wakes all.
     pub(crate) fn wake(&self, py: Python<'_>) {
-        let mut all = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.is_empty() {
-            return;
-        }
-        let woken = std::mem::take(&mut *all);
-        drop(all);
-        for (process, waiting) in woken {
+        let woken = {
+            let mut all = locked(&self.all);
+            if all.waiting.is_empty() {
+                return;
+            }
+            std::mem::take(&mut all.waiting)
+        };
+        for (_, (process, waiting)) in woken {
             if process != std::process::id() {
                 // Of the parent process: its threads and loops are not here.
                 std::mem::forget(waiting);

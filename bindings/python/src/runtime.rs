@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::task::AbortHandle;
 
 /// How often a thread that waits looks for signals, such as that of Ctrl-C.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 static RUNTIME: PerProcess<io::Result<Handle>> = PerProcess::new();
 
@@ -72,7 +72,7 @@ impl<T> Drop for PerProcess<T> {
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

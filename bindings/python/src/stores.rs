@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -106,6 +106,20 @@ pub(crate) struct RedisHandle {
     settings: RedisSettings,
     opened: PerProcess<OpenedRedis>,
     is_closed: AtomicBool,
+    /// What holds the store and has to let it go when it is closed.
+    dependents: Mutex<Vec<Weak<dyn ClosesToo>>>,
+}
+
+/// What holds a store.
+pub(crate) trait ClosesToo: Send + Sync {
+    /// Lets the store go.
+    fn close(&self, py: Python<'_>);
+}
+
+impl<T: Send + Sync> ClosesToo for PerProcess<T> {
+    fn close(&self, py: Python<'_>) {
+        drop(self.take(py));
+    }
 }
 
 /// The Redis of this process.
@@ -145,7 +159,25 @@ impl RedisHandle {
             settings,
             opened: PerProcess::new(),
             is_closed: AtomicBool::new(false),
+            dependents: Mutex::default(),
         }
+    }
+
+    /// Closes `dependent` with the store.
+    pub(crate) fn close_too<T: Send + Sync + 'static>(&self, dependent: &Arc<PerProcess<T>>) {
+        let dependent = Arc::downgrade(dependent);
+        let mut dependents = runtime::locked(&self.dependents);
+        dependents.retain(|known| known.strong_count() > 0);
+        dependents.push(dependent);
+    }
+
+    fn close(&self, py: Python<'_>) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        let dependents = std::mem::take(&mut *runtime::locked(&self.dependents));
+        for dependent in dependents.iter().filter_map(Weak::upgrade) {
+            dependent.close(py);
+        }
+        drop(self.opened.take(py));
     }
 
     /// The Redis at this URL, with defaults for all else.
@@ -256,8 +288,7 @@ impl PyRedisStore {
     /// >>> from tidegate import RedisStore
     /// >>> RedisStore("redis://127.0.0.1:6379").close()
     fn close(&self, py: Python<'_>) {
-        self.0.is_closed.store(true, Ordering::Relaxed);
-        drop(self.0.opened.take(py));
+        self.0.close(py);
     }
 
     fn __enter__(store: Py<Self>) -> Py<Self> {

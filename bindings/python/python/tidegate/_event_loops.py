@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from tidegate._native import Mailbox, PendingCall
+from tidegate._native import Limiter, Mailbox, PendingCall
 
 
 
@@ -46,7 +46,7 @@ def abandon(answer: object) -> None:
         give_back()
 
 
-async def call(begin: Callable[[Mailbox, int], PendingCall]) -> Any:
+async def call(begin: Callable[[Mailbox, int], PendingCall | None]) -> Any:
     """The answer of a call that `begin` starts in the native thread. Needs asyncio."""
     try:
         loop = asyncio.get_running_loop()
@@ -62,6 +62,9 @@ async def call(begin: Callable[[Mailbox, int], PendingCall]) -> Any:
     except BaseException:
         del found.waiting[number]
         raise
+    if pending is None:
+        del found.waiting[number]
+        return False
     try:
         return await future
     except asyncio.CancelledError:
@@ -92,21 +95,36 @@ def sleep(seconds: float) -> Awaitable[None]:
     return asyncio.sleep(seconds)
 
 
-async def wait_for_call(seconds: float, register: Callable[[Callable[[], object]], None]) -> None:
-    """Waits until what `register` was given is called, from any thread, or for so many seconds."""
-    if is_in_trio():
-        trio = sys.modules["trio"]
-        token, called = trio.lowlevel.current_trio_token(), trio.Event()
-        register(lambda: token.run_sync_soon(called.set))
-        with trio.move_on_after(seconds):
-            await called.wait()
-        return
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[None] = loop.create_future()
+class Wakeup:
+    """Waits until a limiter in memory has released a permit, from any thread. Listens from the start, until it is forgotten."""
 
-    def finish() -> None:
-        if not future.done():
-            future.set_result(None)
+    def __init__(self, limiter: Limiter) -> None:
+        self._limiter = limiter
+        self._event: Any
+        if is_in_trio():
+            trio = sys.modules["trio"]
+            token, event = trio.lowlevel.current_trio_token(), trio.Event()
+            self._event = event
+            self._number = limiter._when_freed(lambda: token.run_sync_soon(event.set))
+        else:
+            loop = asyncio.get_running_loop()
+            future = self._event = loop.create_future()
 
-    register(lambda: loop.call_soon_threadsafe(finish))
-    await asyncio.wait([future], timeout=seconds)
+            def finish() -> None:
+                if not future.done():
+                    future.set_result(None)
+
+            self._number = limiter._when_freed(lambda: loop.call_soon_threadsafe(finish))
+
+    async def wait(self, seconds: float) -> None:
+        """Waits for so many seconds at the most."""
+        if isinstance(self._event, asyncio.Future):
+            await asyncio.wait([self._event], timeout=seconds)
+        else:
+            with sys.modules["trio"].move_on_after(seconds):
+                await self._event.wait()
+
+    def forget(self) -> None:
+        """Listens no more."""
+        if self._number is not None:
+            self._limiter._forget_freed(self._number)

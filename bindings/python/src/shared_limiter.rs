@@ -1,0 +1,165 @@
+//! A limiter that counts in Redis: its calls, as futures for the runtime.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use tidegate::{
+    AcquireError, Limit, Limiter, LimiterDecision, PermitId, SharedLimiter, StoreError,
+};
+
+use crate::errors::limit_error;
+use crate::permit::PermitStep;
+use crate::runtime::{self, PerProcess};
+use crate::stores::{OpenedRedis, RedisHandle};
+
+/// What a limiter is asked.
+#[derive(Clone, Copy)]
+pub(crate) enum Asked {
+    Check,
+    Peek,
+    Settle,
+}
+
+impl Asked {
+    /// By the name of the method.
+    pub(crate) fn named(name: &str) -> Self {
+        match name {
+            "peek" => Self::Peek,
+            "settle" => Self::Settle,
+            _ => Self::Check,
+        }
+    }
+}
+
+/// The counters of a limiter in Redis.
+pub(crate) struct RedisCounters {
+    handle: Arc<RedisHandle>,
+    limiter: Arc<PerProcess<Result<SharedLimiter, tidegate::LimitError>>>,
+    limits: Vec<Limit>,
+    name: String,
+    is_secret: bool,
+    max_wait: Duration,
+}
+
+/// A limiter in Redis that is open in this process.
+struct OpenedLimiter {
+    redis: Arc<OpenedRedis>,
+    limiter: SharedLimiter,
+}
+
+impl OpenedLimiter {
+    /// The limiter, once Redis had its time to answer for the first time.
+    async fn ready(&self) -> &SharedLimiter {
+        self.redis.store().await;
+        &self.limiter
+    }
+}
+
+impl RedisCounters {
+    pub(crate) fn new(
+        handle: Arc<RedisHandle>,
+        limits: Vec<Limit>,
+        name: String,
+        is_secret: bool,
+        max_wait: Duration,
+    ) -> Self {
+        let limiter = Arc::new(PerProcess::new());
+        handle.close_too(&limiter);
+        Self {
+            handle,
+            limiter,
+            limits,
+            name,
+            is_secret,
+            max_wait,
+        }
+    }
+
+    fn open(&self, py: Python<'_>) -> PyResult<OpenedLimiter> {
+        let redis = self.handle.open(py)?;
+        let limiter = self.limiter.get(py, || {
+            let mut builder = Limiter::builder_for(self.limits.clone()).max_wait(self.max_wait);
+            if self.is_secret {
+                builder = builder.secret_keys();
+            }
+            builder.build_shared(&self.name, redis.store_now())
+        });
+        match &*limiter {
+            Ok(limiter) => {
+                let limiter = limiter.clone();
+                Ok(OpenedLimiter { redis, limiter })
+            }
+            Err(error) => Err(limit_error(error)),
+        }
+    }
+
+    pub(crate) fn ask(
+        &self,
+        py: Python<'_>,
+        asked: Asked,
+        key: &str,
+        cost: u64,
+    ) -> PyResult<impl Future<Output = Result<LimiterDecision, StoreError>> + Send + 'static> {
+        let (opened, key) = (self.open(py)?, key.to_owned());
+        Ok(async move {
+            let limiter = opened.ready().await;
+            match asked {
+                Asked::Check => limiter.check_cost(&key, cost).await,
+                Asked::Peek => limiter.peek_cost(&key, cost).await,
+                Asked::Settle => limiter.settle(&key, cost).await,
+            }
+        })
+    }
+
+    pub(crate) fn reset(
+        &self,
+        py: Python<'_>,
+        key: &str,
+    ) -> PyResult<impl Future<Output = Result<(), StoreError>> + Send + 'static> {
+        let (opened, key) = (self.open(py)?, key.to_owned());
+        Ok(async move { opened.ready().await.reset(&key).await })
+    }
+
+    /// The decision of what was acquired keeps its permit.
+    pub(crate) fn acquire(
+        &self,
+        py: Python<'_>,
+        key: &str,
+        cost: u64,
+        max_wait: Duration,
+    ) -> PyResult<impl Future<Output = Result<LimiterDecision, AcquireError>> + Send + 'static>
+    {
+        let (opened, key) = (self.open(py)?, key.to_owned());
+        Ok(async move {
+            let limiter = opened.ready().await;
+            let permit = limiter.acquire_within(&key, cost, max_wait).await?;
+            Ok(permit.into_decision())
+        })
+    }
+
+    pub(crate) fn with_permit(
+        &self,
+        py: Python<'_>,
+        step: PermitStep,
+        id: PermitId,
+    ) -> PyResult<impl Future<Output = Result<bool, StoreError>> + Send + 'static> {
+        let opened = self.open(py)?;
+        Ok(async move {
+            let limiter = opened.ready().await;
+            match step {
+                PermitStep::Release => limiter.release(id).await,
+                PermitStep::Renew => limiter.renew(id).await,
+            }
+        })
+    }
+
+    /// Releases a permit without waiting for the answer. It ends by itself if that fails.
+    pub(crate) fn abandon(&self, py: Python<'_>, id: PermitId) {
+        if let Ok(call) = self.with_permit(py, PermitStep::Release, id)
+            && let Ok(runtime) = runtime::handle(py)
+        {
+            runtime.spawn(call);
+        }
+    }
+}
