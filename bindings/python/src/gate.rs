@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMapping, PyString};
 use tidegate::rules::{RuleSet, RuleSettings, Source};
-use tidegate::{Attributes, Decision, Gate, PermitId, StoreError};
+use tidegate::{Attributes, Clock as _, Decision, Gate, PermitId, StoreError};
 use tokio::task::AbortHandle;
 
 use crate::arguments::RequestCost;
@@ -51,6 +51,7 @@ enum GateCounters {
 /// A gate over Redis, made in each process with the rules that were last given.
 struct RedisGate {
     handle: Arc<RedisHandle>,
+    clock: GivenClock,
     gate: Arc<PerProcess<MaintainedGate>>,
     rules: std::sync::Mutex<RuleSet>,
 }
@@ -68,12 +69,22 @@ impl Drop for MaintainedGate {
 }
 
 impl RedisGate {
+    /// The same request, at the time of the clock if that is not the system's.
+    fn at_its_time(&self, attributes: Attributes<'static>) -> Attributes<'static> {
+        if self.clock.is_system() {
+            return attributes;
+        }
+        attributes.at(self.clock.now())
+    }
+
     fn open(&self, py: Python<'_>) -> PyResult<(Arc<OpenedRedis>, Arc<Gate>)> {
+        self.clock.refresh(py)?;
         let redis = self.handle.open(py)?;
         let runtime = runtime::handle(py)?;
         let gate = self.gate.get(py, || {
             let rules = runtime::locked(&self.rules).clone();
-            let gate = Arc::new(Gate::new(redis.store_now(), rules));
+            let store = redis.store_now();
+            let gate = Arc::new(Gate::with_clock(store, rules, self.clock.clone()));
             let maintained = Arc::clone(&gate);
             let maintaining = runtime.spawn(async move { maintained.maintain().await });
             MaintainedGate {
@@ -272,12 +283,13 @@ impl PyGate {
                 let gate = Gate::with_clock(Arc::clone(&counters.store), rules, clock);
                 GateCounters::Memory(Box::new(gate), counters)
             }
-            GivenStore::Redis(handle) => {
+            GivenStore::Redis(handle, clock) => {
                 let gate = Arc::new(PerProcess::new());
                 handle.close_too(&gate);
                 let rules = std::sync::Mutex::new(rules);
                 GateCounters::Redis(RedisGate {
                     handle,
+                    clock,
                     gate,
                     rules,
                 })
@@ -463,9 +475,10 @@ fn check_call(
     py: Python<'_>,
     attributes: Attributes<'static>,
 ) -> PyResult<impl Future<Output = Decision> + Send + 'static> {
-    let (redis, gate) = redis.open(py)?;
+    let (opened, gate) = redis.open(py)?;
+    let attributes = redis.at_its_time(attributes);
     Ok(async move {
-        redis.store().await;
+        opened.store().await;
         gate.decide(&attributes).await
     })
 }
@@ -475,9 +488,10 @@ fn explain_call(
     py: Python<'_>,
     attributes: Attributes<'static>,
 ) -> PyResult<impl Future<Output = tidegate::gate::Explanation> + Send + 'static> {
-    let (redis, gate) = redis.open(py)?;
+    let (opened, gate) = redis.open(py)?;
+    let attributes = redis.at_its_time(attributes);
     Ok(async move {
-        redis.store().await;
+        opened.store().await;
         let show = |_: &str, value: &str| value.to_owned();
         gate.explain(&attributes, &show).await
     })

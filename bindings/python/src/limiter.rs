@@ -259,7 +259,7 @@ impl PyLimiter {
                 let limiter = limiter.map_err(|error| limit_error(&error))?;
                 LimiterCounters::Memory(limiter, counters)
             }
-            GivenStore::Redis(handle) => {
+            GivenStore::Redis(handle, clock) => {
                 // Built in each process; here to report what is wrong with the limits.
                 builder.build().map_err(|error| limit_error(&error))?;
                 let is_secret = RuleSettings::default().is_secret(per_attribute);
@@ -269,7 +269,7 @@ impl PyLimiter {
                     )));
                 }
                 LimiterCounters::Redis(RedisCounters::new(
-                    handle,
+                    (handle, clock),
                     limits.clone(),
                     format!("{name}@{per_attribute}"),
                     is_secret,

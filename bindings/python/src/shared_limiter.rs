@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use tidegate::{
-    AcquireError, Limit, Limiter, LimiterDecision, PermitId, SharedLimiter, StoreError,
+    AcquireError, Clock as _, Limit, Limiter, LimiterDecision, PermitId, SharedLimiter, StoreError,
 };
 
+use crate::clock::GivenClock;
 use crate::errors::limit_error;
 use crate::permit::PermitStep;
 use crate::runtime::{self, PerProcess};
@@ -35,6 +36,7 @@ impl Asked {
 /// The counters of a limiter in Redis.
 pub(crate) struct RedisCounters {
     handle: Arc<RedisHandle>,
+    clock: GivenClock,
     limiter: Arc<PerProcess<Result<SharedLimiter, tidegate::LimitError>>>,
     limits: Vec<Limit>,
     name: String,
@@ -58,7 +60,7 @@ impl OpenedLimiter {
 
 impl RedisCounters {
     pub(crate) fn new(
-        handle: Arc<RedisHandle>,
+        (handle, clock): (Arc<RedisHandle>, GivenClock),
         limits: Vec<Limit>,
         name: String,
         is_secret: bool,
@@ -68,6 +70,7 @@ impl RedisCounters {
         handle.close_too(&limiter);
         Self {
             handle,
+            clock,
             limiter,
             limits,
             name,
@@ -77,11 +80,15 @@ impl RedisCounters {
     }
 
     fn open(&self, py: Python<'_>) -> PyResult<OpenedLimiter> {
+        self.clock.refresh(py)?;
         let redis = self.handle.open(py)?;
         let limiter = self.limiter.get(py, || {
             let mut builder = Limiter::builder_for(self.limits.clone()).max_wait(self.max_wait);
             if self.is_secret {
                 builder = builder.secret_keys();
+            }
+            if !self.clock.is_system() {
+                builder = builder.clock(self.clock.clone()).bring_time();
             }
             builder.build_shared(&self.name, redis.store_now())
         });

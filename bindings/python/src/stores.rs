@@ -317,7 +317,8 @@ fn at_least_a_millisecond(name: &str, given: Seconds) -> PyResult<Duration> {
 /// What a limiter or a gate was given as its store.
 pub(crate) enum GivenStore {
     Memory(MemoryCounters),
-    Redis(Arc<RedisHandle>),
+    /// With a clock other than the system's, requests bring its time.
+    Redis(Arc<RedisHandle>, GivenClock),
 }
 
 impl GivenStore {
@@ -339,11 +340,6 @@ impl GivenStore {
                 "`store` is `None`, a `MemoryStore`, a `RedisStore` or the URL of a Redis",
             ));
         };
-        if !matches!(clock, GivenClock::System) {
-            return Err(PyValueError::new_err(
-                "Redis decides by its own clock; leave `clock` out, or count in memory",
-            ));
-        }
-        Ok(Self::Redis(handle))
+        Ok(Self::Redis(handle, clock))
     }
 }

@@ -443,9 +443,8 @@ impl Drop for Reservation {
         complete(&self.inner.store, async move {
             let charges = inner.charges(&inner.limits, &key, cost);
             let request = Request {
-                charges: &charges,
-                at: None,
                 permit,
+                ..inner.request_without_permit(&charges)
             };
             // If the store cannot be asked, the charge stays until it has drained.
             let _ = inner.store.give_back(&request, &outcomes).await;

@@ -41,6 +41,8 @@ pub(crate) struct LimiterInner {
     pub(crate) clock: Arc<dyn Clock>,
     /// Wakes callers that wait for a permit when one was released.
     pub(crate) freed: Notify,
+    /// Whether requests to a shared store bring the time of the clock.
+    brings_time: bool,
     scope: Scope,
     has_concurrency: bool,
 }
@@ -68,6 +70,7 @@ pub struct LimiterBuilder {
     max_keys: Option<usize>,
     max_memory: Option<usize>,
     has_secret_keys: bool,
+    brings_time: bool,
     clock: Arc<dyn Clock>,
 }
 
@@ -80,6 +83,7 @@ impl LimiterBuilder {
             max_keys: None,
             max_memory: None,
             has_secret_keys: false,
+            brings_time: false,
             clock: Arc::new(SystemClock),
         }
     }
@@ -141,6 +145,15 @@ impl LimiterBuilder {
     pub fn clock(self, clock: impl Clock) -> Self {
         Self {
             clock: Arc::new(clock),
+            ..self
+        }
+    }
+
+    /// Lets the limiter's clock decide in a shared store too: each request brings its time. For replays and tests; in
+    /// memory the store's clock decides.
+    pub fn bring_time(self) -> Self {
+        Self {
+            brings_time: true,
             ..self
         }
     }
@@ -213,6 +226,7 @@ impl LimiterBuilder {
                 return Err(LimitError::SameShapeTwice { rate: limit.rate() });
             }
         }
+        let store_is_remote = store.remote().is_some();
         let inner = LimiterInner {
             store,
             has_concurrency: limits.iter().any(Limit::is_concurrency),
@@ -220,6 +234,7 @@ impl LimiterBuilder {
             max_wait: Micros::from(self.max_wait).min(tidegate_core::limit::MAX_WINDOW),
             clock: self.clock,
             freed: Notify::new(),
+            brings_time: self.brings_time && store_is_remote,
             scope: if self.has_secret_keys {
                 Scope::new(name).with_secret_keys()
             } else {
@@ -374,17 +389,28 @@ impl LimiterInner {
     /// What a check would say, without charging anything.
     pub(crate) async fn peek(&self, key: &str, cost: u64) -> Result<LimiterDecision, StoreError> {
         let charges = self.charges(&self.limits, key, cost);
-        let outcomes = self.store.peek(&Request::new(&charges)).await?;
+        let outcomes = self
+            .store
+            .peek(&self.request_without_permit(&charges))
+            .await?;
         Ok(LimiterDecision::new(outcomes, None))
+    }
+
+    /// A request for these charges, without a permit.
+    pub(crate) fn request_without_permit<'a>(&self, charges: &'a [Charge<'a>]) -> Request<'a> {
+        Request {
+            charges,
+            at: self.brings_time.then(|| self.clock.now()),
+            permit: None,
+        }
     }
 
     /// A request for these charges, with a new permit if a limit wants one.
     pub(crate) fn request<'a>(&self, charges: &'a [Charge<'a>]) -> Request<'a> {
         let new_permit = || self.store.permit_for(charges);
         Request {
-            charges,
-            at: None,
             permit: self.has_concurrency.then(new_permit),
+            ..self.request_without_permit(charges)
         }
     }
 }

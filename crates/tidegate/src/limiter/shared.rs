@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::{Limit, PermitId, Request, StoreError};
+use tidegate_core::{Limit, PermitId, StoreError};
 
 use super::LimiterInner;
 use crate::limiter_decision::LimiterDecision;
@@ -60,7 +60,8 @@ impl SharedLimiter {
     /// Charges a cost that is known only afterwards, without asking: as much of it as fits into a full quota.
     pub async fn settle(&self, key: &str, cost: u64) -> Result<LimiterDecision, StoreError> {
         let charges = self.inner.charges(&self.inner.limits, key, cost);
-        let outcomes = self.inner.store.settle(&Request::new(&charges)).await?;
+        let request = self.inner.request_without_permit(&charges);
+        let outcomes = self.inner.store.settle(&request).await?;
         Ok(LimiterDecision::new(outcomes, None))
     }
 
