@@ -20,7 +20,7 @@ def test_a_decision_has_the_numbers_of_the_limit_that_decided():
     decision = limiter.check("user_42")
     assert decision and decision.allowed
     assert (decision.limit, decision.remaining, decision.retry_after, decision.delay) == (5, 4, 0.0, 0.0)
-    assert decision.reset_at == START + 0.6, "the limit that decided is whole when the second bucket is"
+    assert decision.reset_at == START + 0.2
     assert [outcome.remaining for outcome in decision.outcomes] == [19, 4]
     assert decision.permit is None and decision.rule is None and not decision.degraded and decision.missing == []
 
@@ -290,7 +290,7 @@ def test_headers_are_those_of_the_server():
         "x-ratelimit-reset": str(START + 60),
         "ratelimit-policy": '"per-user";q=3;w=60, "per-user/1h";q=100;w=3600',
         "ratelimit": '"per-user";r=0;t=20, "per-user/1h";r=97;t=108',
-    } or headers["ratelimit-policy"].startswith('"per-user";q=3;w=60')
+    }
     with pytest.raises(ValueError, match="name of a limit"):
         limiter.check("a").headers('"quoted"')
 
