@@ -24,6 +24,8 @@ use pyo3::prelude::*;
 /// The native module of `tidegate`.
 #[pymodule]
 mod _native {
+    use super::{Bound, PyAnyMethods as _, PyModule, PyResult};
+
     #[expect(non_upper_case_globals, reason = "its name in Python")]
     #[pymodule_export]
     const __version__: &str = env!("CARGO_PKG_VERSION");
@@ -46,4 +48,10 @@ mod _native {
     use super::runtime::{Mailbox, PendingCall};
     #[pymodule_export]
     use super::stores::{PyMemoryStore, PyRedisStore};
+
+    /// The public names are those of the package, not of this module.
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.delattr("__all__")
+    }
 }

@@ -35,7 +35,7 @@ use tidegate::PermitId;
 /// [True, True, False]
 /// >>> limiter.check("user_43").remaining
 /// 1
-#[pyclass(name = "Limiter", module = "tidegate", frozen, subclass)]
+#[pyclass(name = "Limiter", module = "tidegate", frozen)]
 pub(crate) struct PyLimiter(pub(crate) Arc<LimiterCore>);
 
 /// What a limiter is made of.

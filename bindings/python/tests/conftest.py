@@ -37,7 +37,8 @@ class RedisServer:
     def ask(self, *words):
         """The lines that Redis answers to a command."""
         command = ["redis-cli", "-p", str(self.port), *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return [line for line in answer.splitlines() if line]
 
     @contextlib.contextmanager
     def stopped(self):

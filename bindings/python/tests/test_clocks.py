@@ -8,7 +8,7 @@ import hiro
 import pytest
 import time_machine
 
-from tidegate import Gate, Limiter, ManualClock
+from tidegate import Gate, Limiter, ManualClock, RedisStore
 
 
 def test_a_manual_clock_stands_still_until_it_is_moved():
@@ -69,8 +69,8 @@ def test_a_clock_that_fails_is_an_error_of_python(monkeypatch):
 
 def test_a_clock_rules_a_limiter_over_redis(redis):
     clock = ManualClock(1_800_000_000)
-    limiter = Limiter("1/minute", store=redis.url, clock=clock)
-    gate = Gate("rules: [{id: all, per: [], limit: 1/minute}]", store=redis.url, clock=clock)
+    limiter = Limiter("1/minute", store=RedisStore(redis.url, deadline=2), clock=clock)
+    gate = Gate("rules: [{id: all, per: [], limit: 1/minute}]", store=RedisStore(redis.url, deadline=2), clock=clock)
     assert limiter.allow("a") and not limiter.allow("a") and gate.check({}) and not gate.check({})
     clock.advance(60)
     assert limiter.allow("a") and gate.check({})

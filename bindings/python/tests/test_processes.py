@@ -85,6 +85,7 @@ OPEN = """
 import asyncio, sys, threading
 from tidegate import *
 url, dead = sys.argv[1:]
+live = RedisStore(url, deadline=5)
 """
 
 # Each ends with something that is open. None may print, hang, or end with another code than 0.
@@ -98,11 +99,11 @@ try:
 except StoreError:
     pass
 """,
-    "a permit that is held": "permit = Limiter(Limit.concurrent(1), store=url).acquire('a')",
-    "a gate": "gate = Gate('rules: [{id: all, per: [], limit: 1/second}]', store=url); gate.check({})",
+    "a permit that is held": "permit = Limiter(Limit.concurrent(1), store=live).acquire('a')",
+    "a gate": "gate = Gate('rules: [{id: all, per: [], limit: 1/second}]', store=live); gate.check({})",
     "cancelled tasks": """
 async def main():
-    limiter = AsyncLimiter("1/minute", store=url, max_wait=100)
+    limiter = AsyncLimiter("1/minute", store=live, max_wait=100000)
     tasks = [asyncio.ensure_future(limiter.acquire("a")._acquire()) for _ in range(5)]
     await asyncio.sleep(0.05)
     for task in tasks:
@@ -112,7 +113,7 @@ asyncio.run(main())
 """,
     "tasks that asyncio cancels": """
 async def main():
-    limiter = AsyncLimiter("1/minute", store=url, max_wait=100)
+    limiter = AsyncLimiter("1/minute", store=live, max_wait=100000)
     main.tasks = [asyncio.ensure_future(limiter.acquire("a")._acquire()) for _ in range(5)]
     await asyncio.sleep(0.05)
 asyncio.run(main())
@@ -125,7 +126,7 @@ asyncio.run(main())
 """,
     "a loop that was never closed": """
 loop = asyncio.new_event_loop()
-limiter = AsyncLimiter("1/second", store=url)
+limiter = AsyncLimiter("1/second", store=live)
 loop.run_until_complete(limiter.check("a"))
 loop.close()
 """,
@@ -135,12 +136,12 @@ limiter.allow("a")
 threading.Thread(target=lambda: limiter.acquire("a"), daemon=True).start()
 """,
     "a daemon thread that waits for Redis": """
-limiter = Limiter("1/hour", store=url, max_wait=1000000, name=str(id(url)))
+limiter = Limiter("1/hour", store=live, max_wait=1000000, name=str(id(url)))
 limiter.allow("a")
 threading.Thread(target=lambda: limiter.acquire("a"), daemon=True).start()
 """,
     "daemon threads that ask": """
-limiter, memory = Limiter("1000000/second", store=url, on_store_failure="allow"), Limiter("1000000/second")
+limiter, memory = Limiter("1000000/second", store=live, on_store_failure="allow"), Limiter("1000000/second")
 def ask():
     while True:
         limiter.allow("a")
@@ -167,5 +168,5 @@ def test_an_interpreter_ends_without_a_word(redis):
 
 
 def test_an_interpreter_ends_by_an_error_of_its_own(redis):
-    ended = run_python(OPEN + "Limiter('1/second', store=url).allow('a'); raise SystemExit(7)", redis.url, "-")
+    ended = run_python(OPEN + "Limiter('1/second', store=live).allow('a'); raise SystemExit(7)", redis.url, "-")
     assert (ended.returncode, ended.stdout, ended.stderr) == (7, "", "")

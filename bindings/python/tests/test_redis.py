@@ -9,9 +9,9 @@ from tidegate import Gate, Limit, Limiter, RateLimited, RedisStore, StoreError
 
 
 def test_limiters_share_counters_with_each_other_and_with_rules(redis):
-    store = RedisStore(redis.url)
+    store = RedisStore(redis.url, deadline=2)
     store.wait_ready(5)
-    one, other = Limiter("3/minute", store=store, name="per-user"), Limiter("3/minute", store=redis.url, name="per-user")
+    one, other = Limiter("3/minute", store=store, name="per-user"), Limiter("3/minute", store=RedisStore(redis.url, deadline=2), name="per-user")
     gate = Gate("rules: [{id: per-user, per: [user_id], limit: 3/minute}]", store=store)
     assert (one.check("ada").remaining, other.check("ada").remaining, gate.check({"user_id": "ada"}).remaining) == (2, 1, 0)
     assert not one.allow("ada") and not gate.check({"user_id": "ada"})
@@ -21,9 +21,9 @@ def test_limiters_share_counters_with_each_other_and_with_rules(redis):
 
 def test_a_secret_attribute_needs_the_secret_of_the_servers(redis):
     with pytest.raises(ValueError, match="key_secret"):
-        Limiter("3/minute", store=redis.url, name="per-key", per_attribute="api_key")
+        Limiter("3/minute", store=RedisStore(redis.url, deadline=2), name="per-key", per_attribute="api_key")
     for secret in ("hidden", b"hidden"):
-        store = RedisStore(redis.url, key_secret=secret)
+        store = RedisStore(redis.url, deadline=2, key_secret=secret)
         limiter = Limiter("30/minute", store=store, name="per-key", per_attribute="api_key")
         gate = Gate("rules: [{id: per-key, per: [api_key], limit: 30/minute}]", store=store)
         before = limiter.peek("k-123").remaining
@@ -32,12 +32,12 @@ def test_a_secret_attribute_needs_the_secret_of_the_servers(redis):
 
 
 def test_namespaces_are_separate(redis):
-    one, other = (Limiter("1/minute", store=RedisStore(redis.url, namespace=name)) for name in ("one", "other"))
+    one, other = (Limiter("1/minute", store=RedisStore(redis.url, deadline=2, namespace=name)) for name in ("one", "other"))
     assert one.allow("a") and other.allow("a") and not one.allow("a")
 
 
 def test_one_command_for_any_number_of_limits(redis):
-    limiter = Limiter("100/minute; 50/second; 1000/hour; 10000/day", store=redis.url)
+    limiter = Limiter("100/minute; 50/second; 1000/hour; 10000/day", store=RedisStore(redis.url, deadline=2))
     limiter.check("a")
     before = commands(redis)
     for _ in range(10):
@@ -53,11 +53,11 @@ def commands(redis):
 
 def test_another_algorithm_on_a_redis_in_use_is_no_error(redis):
     for algorithm in ("token_bucket", "leaky_bucket", "fixed_window", "sliding_window_log", "sliding_window_counter", "sliding_window_slots"):
-        assert Limiter("3/minute", algorithm=algorithm, store=redis.url).check("a").remaining == 2
+        assert Limiter("3/minute", algorithm=algorithm, store=RedisStore(redis.url, deadline=2)).check("a").remaining == 2
 
 
 def test_permits_and_acquire(redis):
-    limiter = Limiter([Limit.concurrent(1), Limit("100/second")], store=redis.url)
+    limiter = Limiter([Limit.concurrent(1), Limit("100/second")], store=RedisStore(redis.url, deadline=2))
     with limiter.acquire("a") as permit:
         assert permit.renew() and not limiter.allow("a")
         with pytest.raises(RateLimited):
@@ -65,7 +65,7 @@ def test_permits_and_acquire(redis):
     assert not permit.release()
     decision = limiter.check("a")
     assert decision.permit.release()
-    slow = Limiter("20/second burst 1", store=redis.url, name="slow")
+    slow = Limiter("20/second burst 1", store=RedisStore(redis.url, deadline=2), name="slow")
     began = time.monotonic()
     for _ in range(3):
         slow.acquire("a")
@@ -117,7 +117,7 @@ def test_a_gate_does_not_fail_without_its_store():
 
 
 def test_a_closed_store_has_no_connections(own_redis):
-    with RedisStore(own_redis.url) as store:
+    with RedisStore(own_redis.url, deadline=2) as store:
         limiter = Limiter("3/minute", store=store)
         gate = Gate("rules: [{id: all, per: [], limit: 3/minute}]", store=store)
         assert limiter.allow("a") and gate.check({})
@@ -135,7 +135,7 @@ def test_a_closed_store_has_no_connections(own_redis):
 
 
 def test_wait_ready(own_redis):
-    assert RedisStore(own_redis.url).wait_ready(5) is None
+    assert RedisStore(own_redis.url, deadline=2).wait_ready(5) is None
     began = time.monotonic()
     with pytest.raises(StoreError):
         RedisStore("redis://127.0.0.1:1").wait_ready(0.2)
@@ -156,7 +156,7 @@ def test_redis_over_tls_and_a_socket(tmp_path):
     options = ["--port", "0", "--tls-port", str(port), "--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", certificate, "--tls-auth-clients", "no", "--unixsocket", socket, "--save", "", "--bind", "127.0.0.1", "--dir", tmp_path]
     server = subprocess.Popen(["redis-server", *options], stdout=subprocess.DEVNULL)
     try:
-        stores = [RedisStore(f"rediss://127.0.0.1:{port}", tls_ca=certificate), RedisStore(f"unix://{socket}")]
+        stores = [RedisStore(f"rediss://127.0.0.1:{port}", tls_ca=certificate, deadline=2), RedisStore(f"unix://{socket}", deadline=2)]
         for index, store in enumerate(stores):
             store.wait_ready(10)
             assert Limiter("3/minute", store=store).check("a").remaining == 2 - index

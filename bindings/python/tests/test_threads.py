@@ -8,7 +8,7 @@ import time
 import pytest
 
 from conftest import IS_SHORT
-from tidegate import AsyncLimiter, Gate, Limit, Limiter
+from tidegate import AsyncLimiter, Gate, Limit, Limiter, RedisStore
 
 
 @pytest.fixture(params=[1e-6, 0.005])
@@ -53,7 +53,7 @@ def test_16_threads_against_50_of_a_gate(switch_interval):
 
 
 def test_16_threads_against_50_over_redis(switch_interval, redis):
-    limiter = Limiter("50/day", store=redis.url, max_wait=1)
+    limiter = Limiter("50/day", store=RedisStore(redis.url, deadline=2))
     limiter.peek("a")
     assert admitted(lambda: limiter.allow("a")) == 50
 
@@ -75,7 +75,7 @@ def test_16_threads_hold_one_permit_at_a_time(switch_interval):
 
 
 def test_other_threads_go_on_while_one_waits(redis):
-    for store in (None, redis.url):
+    for store in (None, RedisStore(redis.url, deadline=2)):
         limiter = Limiter("1/second", store=store, name="wait")
         limiter.allow("a")
         counted = 0
@@ -94,7 +94,7 @@ def test_other_threads_go_on_while_one_waits(redis):
 
 
 def test_a_signal_ends_a_wait_and_gives_back(redis):
-    for store in (None, redis.url):
+    for store in (None, RedisStore(redis.url, deadline=2)):
         limiter = Limiter("1/minute", store=store, max_wait=300, name="signal")
         assert limiter.allow("a")
 

@@ -28,7 +28,7 @@ class Problem(NamedTuple):
     ...     Gate("rules: [{id: all, per: [], limit: soon}]")
     ... except RulesError as error:
     ...     print(error.problems[0].line, error.problems[0].column)
-    1 34
+    1 35
     """
 
     line: int

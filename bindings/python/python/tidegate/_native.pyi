@@ -131,6 +131,7 @@ class Permit:
     def _begin(self, mailbox: Mailbox, number: int, renew: bool) -> PendingCall | None: ...
     def _abandon(self) -> None: ...
 
+@final
 class Limiter:
     def __new__(
         cls,
