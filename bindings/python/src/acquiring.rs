@@ -12,7 +12,7 @@ use crate::clock::Seconds;
 use crate::decision::PyDecision;
 use crate::errors::{RateLimited, store_error};
 use crate::freed::WaitingThread;
-use crate::limiter::{LimiterCore, LimiterCounters};
+use crate::limiter_core::{LimiterCore, LimiterCounters};
 use crate::permit::PyPermit;
 use crate::runtime::{self, LOOK_EVERY};
 

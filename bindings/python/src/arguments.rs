@@ -5,9 +5,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyString};
 
 /// Whose counter is asked: a `str`. A missing identity must not become a shared counter.
-pub(crate) struct CountedKey<'a>(pub(crate) &'a str);
+pub(crate) struct KeyArgument<'a>(pub(crate) &'a str);
 
-impl<'a, 'py> FromPyObject<'a, 'py> for CountedKey<'a> {
+impl<'a, 'py> FromPyObject<'a, 'py> for KeyArgument<'a> {
     type Error = PyErr;
 
     #[inline]

@@ -29,6 +29,10 @@ pub(crate) struct PyDecision {
 }
 
 /// Where an answer came from.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the largest is the usual one, and is not allocated by itself"
+)]
 enum Answered {
     /// The limits of a limiter.
     Limits(Arc<[Limit]>, LimiterDecision),

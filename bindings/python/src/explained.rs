@@ -33,11 +33,11 @@ fn rule_as_dict<'py>(
     rule.set_item("rule", explained.rule.id())?;
     rule.set_item("applies", explained.applies())?;
     let failed = explained.failed.as_ref().map(|failed| {
-        let told = PyDict::new(py);
-        told.set_item("condition", &failed.condition)?;
-        told.set_item("expected", &failed.expected)?;
-        told.set_item("actual", failed.actual.as_deref())?;
-        PyResult::Ok(told)
+        let condition = PyDict::new(py);
+        condition.set_item("condition", &failed.condition)?;
+        condition.set_item("expected", &failed.expected)?;
+        condition.set_item("actual", failed.actual.as_deref())?;
+        PyResult::Ok(condition)
     });
     rule.set_item("failed", failed.transpose()?)?;
     let grant = explained.grant.as_ref().map(|grant| {

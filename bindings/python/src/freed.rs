@@ -17,10 +17,10 @@ pub(crate) struct Freed {
 #[derive(Default)]
 struct AllWaiting {
     next: u64,
-    waiting: BTreeMap<u64, (u32, Waiting)>,
+    waiting: BTreeMap<u64, (u32, FreedWaiter)>,
 }
 
-enum Waiting {
+enum FreedWaiter {
     Thread(Sender<()>),
     Callback(Py<PyAny>),
 }
@@ -39,7 +39,7 @@ impl Drop for WaitingThread<'_> {
 }
 
 impl Freed {
-    fn add(&self, waiting: Waiting) -> u64 {
+    fn add(&self, waiting: FreedWaiter) -> u64 {
         let mut all = locked(&self.all);
         all.next += 1;
         let number = all.next;
@@ -52,14 +52,14 @@ impl Freed {
         let (sender, receiver) = channel();
         WaitingThread {
             freed: self,
-            number: self.add(Waiting::Thread(sender)),
+            number: self.add(FreedWaiter::Thread(sender)),
             receiver,
         }
     }
 
     /// Calls `callback` once, at the next release, unless its number is forgotten before.
     pub(crate) fn call(&self, callback: Py<PyAny>) -> u64 {
-        self.add(Waiting::Callback(callback))
+        self.add(FreedWaiter::Callback(callback))
     }
 
     /// Wakes it no more.
@@ -84,11 +84,11 @@ impl Freed {
                 continue;
             }
             match waiting {
-                Waiting::Thread(sender) => {
+                FreedWaiter::Thread(sender) => {
                     let _ = sender.send(());
                 }
                 // Fails if its event loop is closed: then nothing waits any more.
-                Waiting::Callback(callback) => {
+                FreedWaiter::Callback(callback) => {
                     let _ = callback.call0(py);
                 }
             }

@@ -37,9 +37,9 @@ impl PyLimit {
         anchor: Option<&str>,
         slots: Option<u32>,
         strict: Option<bool>,
-        max_delay: Option<Span>,
+        max_delay: Option<OptionSpan>,
         shape: Option<bool>,
-        lease_ttl: Option<Span>,
+        lease_ttl: Option<OptionSpan>,
     ) -> PyResult<Self> {
         let rate: Rate = rate.parse().map_err(|error| limit_error(&error))?;
         let mut algorithm = match algorithm {
@@ -96,7 +96,7 @@ impl PyLimit {
     /// False
     #[staticmethod]
     #[pyo3(signature = (n, *, lease_ttl=None))]
-    fn concurrent(n: u64, lease_ttl: Option<Span>) -> PyResult<Self> {
+    fn concurrent(n: u64, lease_ttl: Option<OptionSpan>) -> PyResult<Self> {
         let algorithm = match lease_ttl {
             Some(given) => Algorithm::Concurrency {
                 lease_ttl: given.lease_ttl()?,
@@ -147,9 +147,9 @@ impl PyLimit {
 }
 
 /// A span of time: a text such as `500ms`, or seconds.
-struct Span(Micros);
+struct OptionSpan(Micros);
 
-impl Span {
+impl OptionSpan {
     fn lease_ttl(&self) -> PyResult<Micros> {
         if (MIN_WINDOW..=MAX_WINDOW).contains(&self.0) {
             return Ok(self.0);
@@ -161,7 +161,7 @@ impl Span {
     }
 }
 
-impl<'a, 'py> FromPyObject<'a, 'py> for Span {
+impl<'a, 'py> FromPyObject<'a, 'py> for OptionSpan {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
@@ -174,7 +174,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Span {
 }
 
 /// The algorithm of a limit that names none. `max_delay` makes it a bucket if it can be one.
-fn default_for(rate: &Rate, max_delay: Option<&Span>) -> Algorithm {
+fn default_for(rate: &Rate, max_delay: Option<&OptionSpan>) -> Algorithm {
     let is_delayed = max_delay.is_some_and(|delay| !delay.0.is_zero());
     match (Algorithm::default_for(rate), rate.window) {
         (Algorithm::FixedWindow { .. }, Some(Window::Span(_))) if is_delayed => {

@@ -3,23 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use tidegate::Limiter;
 use tidegate::rules::RuleSettings;
-use tidegate::{Clock as _, Limit, Limiter, LimiterDecision, StoreError, SystemClock, Timestamp};
 
 use crate::acquiring;
-use crate::arguments::{CountedKey, RequestCost};
+use crate::arguments::{KeyArgument, RequestCost};
 use crate::clock::{GivenClock, Seconds};
 use crate::decision::PyDecision;
-use crate::errors::{limit_error, store_error};
+use crate::errors::limit_error;
 use crate::limit::{PyLimit, read_limits};
-use crate::permit::{PermitHolder, PermitStep, PyPermit};
+use crate::limiter_core::{LimiterCore, LimiterCounters, OnFailure};
+use crate::permit::PyPermit;
 use crate::runtime::{self, Mailbox, PendingCall};
-use crate::shared_limiter::{Asked, RedisCounters};
-use crate::stores::{GivenStore, MemoryCounters};
-
-use tidegate::PermitId;
+use crate::shared_limiter::{LimiterQuestion, RedisCounters};
+use crate::stores::GivenStore;
 
 /// Limits requests by key: all limits allow a request, or none is charged.
 ///
@@ -37,193 +36,6 @@ use tidegate::PermitId;
 /// 1
 #[pyclass(name = "Limiter", module = "tidegate", frozen)]
 pub(crate) struct PyLimiter(pub(crate) Arc<LimiterCore>);
-
-/// What a limiter is made of.
-pub(crate) struct LimiterCore {
-    pub(crate) counters: LimiterCounters,
-    pub(crate) limits: Arc<[Limit]>,
-    pub(crate) max_wait: Duration,
-    on_failure: OnFailure,
-}
-
-/// Where a limiter counts.
-pub(crate) enum LimiterCounters {
-    Memory(Limiter, MemoryCounters),
-    Redis(RedisCounters),
-}
-
-/// What happens if the store does not answer.
-#[derive(Clone, Copy)]
-enum OnFailure {
-    Raise,
-    Allow,
-    Deny,
-}
-
-impl OnFailure {
-    fn read(name: &str) -> PyResult<Self> {
-        match name {
-            "raise" => Ok(Self::Raise),
-            "allow" => Ok(Self::Allow),
-            "deny" => Ok(Self::Deny),
-            _ => Err(PyValueError::new_err(format!(
-                "`on_store_failure` is `{name}`; expected one of `raise`, `allow`, `deny`"
-            ))),
-        }
-    }
-}
-
-impl LimiterCore {
-    pub(crate) fn is_remote(&self) -> bool {
-        matches!(self.counters, LimiterCounters::Redis(_))
-    }
-
-    /// Whether a request holds something until it is released.
-    pub(crate) fn holds_permits(&self) -> bool {
-        self.limits.iter().any(Limit::is_concurrency)
-    }
-
-    fn holder(self: &Arc<Self>) -> PermitHolder {
-        PermitHolder::Limiter(Arc::clone(self))
-    }
-
-    /// A decision as an object.
-    #[inline]
-    pub(crate) fn decided(self: &Arc<Self>, decision: LimiterDecision) -> PyDecision {
-        PyDecision::of_limiter(&self.limits, decision, || self.holder())
-    }
-
-    /// The same, of a store that may not have answered.
-    pub(crate) fn answered(
-        self: &Arc<Self>,
-        answer: Result<LimiterDecision, StoreError>,
-    ) -> PyResult<PyDecision> {
-        match answer {
-            Ok(decision) => Ok(self.decided(decision)),
-            Err(error) => self.without_store(&error),
-        }
-    }
-
-    /// The answer if the store gave none.
-    pub(crate) fn without_store(&self, error: &StoreError) -> PyResult<PyDecision> {
-        let unknown = |is_allowed| PyDecision::unknown(&self.limits, is_allowed, real_time());
-        match self.on_failure {
-            OnFailure::Raise => Err(store_error(error)),
-            OnFailure::Allow => Ok(unknown(true)),
-            OnFailure::Deny => Ok(unknown(false)),
-        }
-    }
-
-    /// A permit with a decision.
-    pub(crate) fn permit(
-        self: &Arc<Self>,
-        py: Python<'_>,
-        id: Option<PermitId>,
-        decision: PyDecision,
-    ) -> PyResult<PyPermit> {
-        let decision = Py::new(py, decision)?;
-        Ok(PyPermit::new(self.holder(), id, decision))
-    }
-
-    fn ask(
-        self: &Arc<Self>,
-        py: Python<'_>,
-        asked: Asked,
-        key: &str,
-        cost: u64,
-    ) -> PyResult<PyDecision> {
-        match &self.counters {
-            LimiterCounters::Memory(limiter, counters) => {
-                counters.clock.refresh(py)?;
-                Ok(self.decided(match asked {
-                    Asked::Check => limiter.check_cost(key, cost),
-                    Asked::Peek => limiter.peek_cost(key, cost),
-                    Asked::Settle => limiter.settle(key, cost),
-                }))
-            }
-            LimiterCounters::Redis(redis) => {
-                let answer = runtime::block_on(py, redis.ask(py, asked, key, cost)?)?;
-                self.answered(answer)
-            }
-        }
-    }
-
-    pub(crate) fn with_permit(
-        &self,
-        py: Python<'_>,
-        step: PermitStep,
-        id: PermitId,
-    ) -> PyResult<bool> {
-        match &self.counters {
-            LimiterCounters::Memory(limiter, counters) => {
-                counters.clock.refresh(py)?;
-                Ok(match step {
-                    PermitStep::Renew => limiter.renew(id),
-                    PermitStep::Release => {
-                        let was_held = limiter.release(id);
-                        counters.freed.wake(py);
-                        was_held
-                    }
-                })
-            }
-            LimiterCounters::Redis(redis) => {
-                let answer = runtime::block_on(py, redis.with_permit(py, step, id)?)?;
-                self.done(answer)
-            }
-        }
-    }
-
-    /// Whether something was done, by a store that may not have answered.
-    fn done(&self, answer: Result<bool, StoreError>) -> PyResult<bool> {
-        match (answer, self.on_failure) {
-            (Ok(is_done), _) => Ok(is_done),
-            (Err(error), OnFailure::Raise) => Err(store_error(&error)),
-            (Err(_), OnFailure::Allow | OnFailure::Deny) => Ok(false),
-        }
-    }
-
-    pub(crate) fn begin_with_permit(
-        self: &Arc<Self>,
-        mailbox: &Bound<'_, Mailbox>,
-        number: u64,
-        step: PermitStep,
-        id: PermitId,
-    ) -> PyResult<PendingCall> {
-        let (py, core) = (mailbox.py(), Arc::clone(self));
-        let call = self.redis()?.with_permit(py, step, id)?;
-        runtime::begin_call(mailbox, number, call, move |py, answer| {
-            Ok(core
-                .done(answer)?
-                .into_pyobject(py)?
-                .to_owned()
-                .into_any()
-                .unbind())
-        })
-    }
-
-    /// Releases without waiting for the answer.
-    pub(crate) fn abandon(&self, py: Python<'_>, id: PermitId) {
-        match &self.counters {
-            LimiterCounters::Memory(..) => {
-                let _ = self.with_permit(py, PermitStep::Release, id);
-            }
-            LimiterCounters::Redis(redis) => redis.abandon(py, id),
-        }
-    }
-
-    fn redis(&self) -> PyResult<&RedisCounters> {
-        match &self.counters {
-            LimiterCounters::Redis(redis) => Ok(redis),
-            LimiterCounters::Memory(..) => Err(PyTypeError::new_err(
-                "the store is in memory and answers immediately",
-            )),
-        }
-    }
-}
-
-fn real_time() -> Timestamp {
-    SystemClock.now()
-}
 
 #[pymethods]
 impl PyLimiter {
@@ -295,10 +107,10 @@ impl PyLimiter {
     fn check(
         &self,
         py: Python<'_>,
-        key: CountedKey<'_>,
+        key: KeyArgument<'_>,
         cost: RequestCost,
     ) -> PyResult<PyDecision> {
-        self.0.ask(py, Asked::Check, key.0, cost.0)
+        self.0.ask(py, LimiterQuestion::Check, key.0, cost.0)
     }
 
     /// Charges a request to `key` if all limits allow it: `check` without an object.
@@ -308,12 +120,12 @@ impl PyLimiter {
     /// >>> limiter.allow("user_42"), limiter.allow("user_42")
     /// (True, False)
     #[pyo3(signature = (key, cost=RequestCost::ONE), text_signature = "($self, key, cost=1)")]
-    fn allow(&self, py: Python<'_>, key: CountedKey<'_>, cost: RequestCost) -> PyResult<bool> {
+    fn allow(&self, py: Python<'_>, key: KeyArgument<'_>, cost: RequestCost) -> PyResult<bool> {
         if let LimiterCounters::Memory(limiter, counters) = &self.0.counters {
             counters.clock.refresh(py)?;
             return Ok(limiter.check_cost(key.0, cost.0).is_allowed());
         }
-        let decision = self.0.ask(py, Asked::Check, key.0, cost.0)?;
+        let decision = self.0.ask(py, LimiterQuestion::Check, key.0, cost.0)?;
         Ok(decision.allowed())
     }
 
@@ -324,8 +136,13 @@ impl PyLimiter {
     /// >>> limiter.peek("user_42").remaining, limiter.peek("user_42").remaining
     /// (10, 10)
     #[pyo3(signature = (key, cost=RequestCost::ONE), text_signature = "($self, key, cost=1)")]
-    fn peek(&self, py: Python<'_>, key: CountedKey<'_>, cost: RequestCost) -> PyResult<PyDecision> {
-        self.0.ask(py, Asked::Peek, key.0, cost.0)
+    fn peek(
+        &self,
+        py: Python<'_>,
+        key: KeyArgument<'_>,
+        cost: RequestCost,
+    ) -> PyResult<PyDecision> {
+        self.0.ask(py, LimiterQuestion::Peek, key.0, cost.0)
     }
 
     /// Charges a cost that is known only afterwards, without asking: as much of it as fits into a full quota.
@@ -336,10 +153,10 @@ impl PyLimiter {
     fn settle(
         &self,
         py: Python<'_>,
-        key: CountedKey<'_>,
+        key: KeyArgument<'_>,
         cost: RequestCost,
     ) -> PyResult<PyDecision> {
-        self.0.ask(py, Asked::Settle, key.0, cost.0)
+        self.0.ask(py, LimiterQuestion::Settle, key.0, cost.0)
     }
 
     /// Forgets what `key` has used.
@@ -348,7 +165,7 @@ impl PyLimiter {
     /// >>> limiter = Limiter("1/minute")
     /// >>> limiter.allow("user_42"), limiter.reset("user_42"), limiter.allow("user_42")
     /// (True, None, True)
-    fn reset(&self, py: Python<'_>, key: CountedKey<'_>) -> PyResult<()> {
+    fn reset(&self, py: Python<'_>, key: KeyArgument<'_>) -> PyResult<()> {
         match &self.0.counters {
             LimiterCounters::Memory(limiter, counters) => {
                 counters.clock.refresh(py)?;
@@ -378,7 +195,7 @@ impl PyLimiter {
     fn acquire(
         &self,
         py: Python<'_>,
-        key: CountedKey<'_>,
+        key: KeyArgument<'_>,
         cost: RequestCost,
         timeout: Option<Seconds>,
     ) -> PyResult<PyPermit> {
@@ -455,14 +272,14 @@ impl PyLimiter {
         mailbox: &Bound<'_, Mailbox>,
         number: u64,
         asked: &str,
-        key: CountedKey<'_>,
+        key: KeyArgument<'_>,
         cost: RequestCost,
     ) -> PyResult<PendingCall> {
         let (py, core) = (mailbox.py(), Arc::clone(&self.0));
         let call = self
             .0
             .redis()?
-            .ask(py, Asked::named(asked), key.0, cost.0)?;
+            .ask(py, LimiterQuestion::named(asked), key.0, cost.0)?;
         runtime::begin_call(mailbox, number, call, move |py, answer| {
             Ok(Py::new(py, core.answered(answer)?)?.into_any())
         })
@@ -473,7 +290,7 @@ impl PyLimiter {
         &self,
         mailbox: &Bound<'_, Mailbox>,
         number: u64,
-        key: CountedKey<'_>,
+        key: KeyArgument<'_>,
     ) -> PyResult<PendingCall> {
         let (py, core) = (mailbox.py(), Arc::clone(&self.0));
         let call = self.0.redis()?.reset(py, key.0)?;
@@ -489,7 +306,7 @@ impl PyLimiter {
         &self,
         mailbox: &Bound<'_, Mailbox>,
         number: u64,
-        key: CountedKey<'_>,
+        key: KeyArgument<'_>,
         cost: RequestCost,
         timeout: Option<Seconds>,
     ) -> PyResult<PendingCall> {
@@ -507,7 +324,7 @@ impl PyLimiter {
     fn _reserve(
         &self,
         py: Python<'_>,
-        key: CountedKey<'_>,
+        key: KeyArgument<'_>,
         cost: RequestCost,
         seconds: Seconds,
     ) -> PyResult<(Option<acquiring::PyTurn>, f64)> {

@@ -9,7 +9,7 @@ use tidegate::PermitId;
 
 use crate::decision::PyDecision;
 use crate::gate::GateCore;
-use crate::limiter::LimiterCore;
+use crate::limiter_core::LimiterCore;
 use crate::runtime::{Mailbox, PendingCall};
 
 /// Who releases a permit.
@@ -60,7 +60,13 @@ impl PyPermit {
         }
     }
 
-    /// The permit that is still to be released.
+    /// The permit, unless it was released.
+    fn held(&self) -> Option<PermitId> {
+        self.id
+            .filter(|_| !self.is_released.load(Ordering::Relaxed))
+    }
+
+    /// The permit that is still to be released, which is then released.
     fn take(&self) -> Option<PermitId> {
         let id = self.id?;
         (!self.is_released.swap(true, Ordering::Relaxed)).then_some(id)
@@ -130,10 +136,7 @@ impl PyPermit {
     /// ...     permit.renew()
     /// True
     fn renew(&self, py: Python<'_>) -> PyResult<bool> {
-        match self
-            .id
-            .filter(|_| !self.is_released.load(Ordering::Relaxed))
-        {
+        match self.held() {
             Some(id) => self.step(py, PermitStep::Renew, id),
             None => Ok(false),
         }
@@ -160,8 +163,7 @@ impl PyPermit {
         renew: bool,
     ) -> PyResult<Option<PendingCall>> {
         let (step, id) = if renew {
-            let held = self.id.filter(|_| self._is_held());
-            (PermitStep::Renew, held)
+            (PermitStep::Renew, self.held())
         } else {
             (PermitStep::Release, self.take())
         };
@@ -181,7 +183,7 @@ impl PyPermit {
     /// Whether there is something that is still to be released.
     #[getter]
     fn _is_held(&self) -> bool {
-        self.id.is_some() && !self.is_released.load(Ordering::Relaxed)
+        self.held().is_some()
     }
 
     /// Releases without waiting, for what was acquired after its task was cancelled.

@@ -36,7 +36,7 @@ impl<T> PerProcess<T> {
 
     /// The value of this process, made at the first call. Called with the interpreter held, so that the lock is free
     /// when the process forks.
-    pub(crate) fn get(&self, _: Python<'_>, make: impl FnOnce() -> T) -> Arc<T> {
+    pub(crate) fn get(&self, _: Python<'_>, new: impl FnOnce() -> T) -> Arc<T> {
         let mut made = locked(&self.made);
         let process = std::process::id();
         if let Some((of, value)) = &*made
@@ -44,7 +44,7 @@ impl<T> PerProcess<T> {
         {
             return Arc::clone(value);
         }
-        let value = Arc::new(make());
+        let value = Arc::new(new());
         let before = made.replace((process, Arc::clone(&value)));
         std::mem::forget(before);
         value

@@ -16,13 +16,13 @@ use crate::stores::{OpenedRedis, RedisHandle};
 
 /// What a limiter is asked.
 #[derive(Clone, Copy)]
-pub(crate) enum Asked {
+pub(crate) enum LimiterQuestion {
     Check,
     Peek,
     Settle,
 }
 
-impl Asked {
+impl LimiterQuestion {
     /// By the name of the method.
     pub(crate) fn named(name: &str) -> Self {
         match name {
@@ -104,7 +104,7 @@ impl RedisCounters {
     pub(crate) fn ask(
         &self,
         py: Python<'_>,
-        asked: Asked,
+        asked: LimiterQuestion,
         key: &str,
         cost: u64,
     ) -> PyResult<impl Future<Output = Result<LimiterDecision, StoreError>> + Send + 'static> {
@@ -112,9 +112,9 @@ impl RedisCounters {
         Ok(async move {
             let limiter = opened.ready().await;
             match asked {
-                Asked::Check => limiter.check_cost(&key, cost).await,
-                Asked::Peek => limiter.peek_cost(&key, cost).await,
-                Asked::Settle => limiter.settle(&key, cost).await,
+                LimiterQuestion::Check => limiter.check_cost(&key, cost).await,
+                LimiterQuestion::Peek => limiter.peek_cost(&key, cost).await,
+                LimiterQuestion::Settle => limiter.settle(&key, cost).await,
             }
         })
     }

@@ -10,6 +10,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
+/// The folders below `bindings`, each a workspace of its own.
+const BINDINGS: [&str; 1] = ["python"];
+
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
 fn root() -> PathBuf {
@@ -46,9 +49,29 @@ pub(crate) fn packages() -> (Vec<Value>, BTreeMap<String, String>) {
     (packages, folders)
 }
 
+/// The package of a binding, which is a workspace of its own.
+fn binding(folder: &str) -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version", "1", "--locked"])
+        .current_dir(root().join("bindings").join(folder))
+        .output()
+        .expect("cargo runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata is JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    let name = format!("tidegate-{folder}");
+    let found = packages.iter().find(|package| package["name"] == *name);
+    found.expect("the binding is there").clone()
+}
+
 /// What depends on what, without what only tests need.
 fn built() -> Edges {
-    let (packages, folders) = packages();
+    let (mut packages, mut folders) = packages();
+    for folder in BINDINGS {
+        folders.insert(format!("tidegate-{folder}"), format!("bindings/{folder}"));
+        packages.push(binding(folder));
+    }
     let mut edges = Edges::new();
     for package in &packages {
         let from = &folders[package["name"].as_str().expect("a name")];
@@ -160,7 +183,7 @@ fn locked(text: &str) -> Edges {
 #[test]
 fn the_lock_files_of_other_workspaces_are_up_to_date() {
     let (packages, _) = packages();
-    for workspace in ["bench", "fuzz"] {
+    for workspace in ["bench", "fuzz", "bindings/python"] {
         let path = root().join(workspace).join("Cargo.lock");
         let text = std::fs::read_to_string(path).expect("it is there");
         let locked = locked(&text);
@@ -339,6 +362,10 @@ fn no_source_file_is_too_long() {
             &mut files,
         );
     }
+    for folder in BINDINGS {
+        let folder = root().join("bindings").join(folder).join("src");
+        sources(&folder, None, &mut files);
+    }
     assert!(files.len() > 400, "only {} files were found", files.len());
     for SourceFile { path, text, .. } in &files {
         let lines = without_tests(text).lines().count();
@@ -408,11 +435,15 @@ fn a_type_name_means_one_thing_in_the_workspace() {
         let source = entry.expect("an entry").path().join("src");
         sources(&source, None, &mut files);
     }
+    for folder in BINDINGS {
+        let folder = root().join("bindings").join(folder).join("src");
+        sources(&folder, None, &mut files);
+    }
     // Takes the place of `condition` where the feature `cel` is off.
     files.retain(|file| !file.path.ends_with("rules/no_condition.rs"));
     let mut names: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for file in &files {
-        let path = file.path.strip_prefix(&crates).expect("it is below");
+        let path = file.path.strip_prefix(&crates).unwrap_or(&file.path);
         for name in declared(&file.text) {
             let paths = names.entry(name).or_default();
             paths.push(path.display().to_string());

@@ -122,7 +122,11 @@ fn every_dependency_has_an_allowed_licence_and_comes_from_crates_io() {
 fn no_banned_crate_is_in_a_lock_file() {
     let banned = listed("deny");
     assert!(banned.len() > 4, "they were read");
-    for lock in ["Cargo.lock", "fuzz/Cargo.lock"] {
+    for lock in [
+        "Cargo.lock",
+        "fuzz/Cargo.lock",
+        "bindings/python/Cargo.lock",
+    ] {
         let text = read(lock);
         let names = text
             .lines()
@@ -170,7 +174,12 @@ fn unsafe_code_is_forbidden_in_every_crate() {
             );
         }
     }
-    for manifest in ["bench/Cargo.toml", "bench/store/Cargo.toml"] {
+    for manifest in [
+        "bench/Cargo.toml",
+        "bench/store/Cargo.toml",
+        "bindings/python/Cargo.toml",
+        "bindings/python/reference/Cargo.toml",
+    ] {
         assert!(
             read(manifest).contains("unsafe_code = \"forbid\""),
             "{manifest}"
@@ -185,7 +194,7 @@ fn unsafe_code_is_forbidden_in_every_crate() {
 #[test]
 fn no_other_file_has_unsafe_code() {
     let (root, mut files) = (root(), Vec::new());
-    for folder in ["crates", "bench", "fuzz"] {
+    for folder in ["crates", "bench", "bindings", "fuzz"] {
         rust_files(&root.join(folder), &mut files);
     }
     assert!(files.len() > 300, "only {} files were found", files.len());
