@@ -236,7 +236,7 @@ def test_the_loop_goes_on_while_redis_stands_still(own_redis):
             nonlocal longest
             last = time.perf_counter()
             while True:
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.001)
                 now = time.perf_counter()
                 longest, last = max(longest, now - last), now
 
@@ -256,7 +256,7 @@ def test_the_loop_goes_on_while_redis_stands_still(own_redis):
         with own_redis.stopped():
             failed = sum(await asyncio.gather(*(ask() for _ in range(8))))
         beating.cancel()
-        assert failed > 10, "Redis stood still"
+        assert failed >= 8, "Redis stood still for each of them"
         end = time.monotonic() + 10
         while time.monotonic() < end:
             try:

@@ -99,7 +99,7 @@ try:
 except StoreError:
     pass
 """,
-    "a permit that is held": "permit = Limiter(Limit.concurrent(1), store=live).acquire('a')",
+    "a permit that is held": "import os; permit = Limiter(Limit.concurrent(1), store=live).acquire(str(os.getpid()))",
     "a gate": "gate = Gate('rules: [{id: all, per: [], limit: 1/second}]', store=live); gate.check({})",
     "cancelled tasks": """
 async def main():

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tidegate::{AcquireError, Algorithm, Limiter, LimiterBuilder, SharedLimiter};
+use tidegate::{
+    AcquireError, Algorithm, Limiter, LimiterBuilder, ManualClock, SharedLimiter, Timestamp,
+};
 use tidegate_testkit::redis::RedisServer;
 
 use crate::store;
@@ -101,4 +103,38 @@ async fn a_store_that_does_not_answer_is_an_error() {
     let error = limiter.acquire("k").await.unwrap_err();
     assert!(matches!(error, AcquireError::Store(_)), "{error}");
     assert!(error.decision().is_none());
+}
+
+#[tokio::test]
+async fn a_limiter_that_brings_its_time_is_ruled_by_its_clock() {
+    let server = RedisServer::start();
+    let clock = ManualClock::new(Timestamp::from_seconds(1_800_000_000));
+    let builder = Limiter::builder("1/minute").clock(clock.clone());
+    let limiter = limiter(&server, builder.bring_time()).await;
+    assert!(limiter.check("u").await.unwrap().is_allowed());
+    let denied = limiter.check("u").await.unwrap();
+    assert_eq!(denied.retry_after(), Some(Duration::from_secs(60)));
+    clock.advance(Duration::from_secs(60));
+    assert!(limiter.peek("u").await.unwrap().is_allowed());
+    assert!(limiter.settle("u", 1).await.unwrap().is_allowed());
+    assert!(limiter.check("u").await.unwrap().is_denied());
+}
+
+#[tokio::test]
+async fn secret_keys_are_not_readable_and_a_wait_may_be_shorter() {
+    let server = RedisServer::start();
+    let builder = Limiter::builder("1/second").secret_keys();
+    let limiter = limiter(&server, builder).await;
+    drop(limiter.acquire("hidden").await.unwrap());
+    let short = Duration::from_millis(10);
+    let refused = limiter.acquire_within("hidden", 1, short).await;
+    assert!(matches!(refused, Err(AcquireError::TooLong { .. })));
+    let permit = limiter.acquire("hidden").await.unwrap();
+    assert_eq!(permit.into_decision().permit(), None);
+    let keys: Vec<String> = server.query(&["KEYS", "*"]);
+    assert!(
+        keys.iter().any(|key| key.ends_with(":api:tb:1s")),
+        "{keys:?}"
+    );
+    assert!(keys.iter().all(|key| !key.contains("hidden")), "{keys:?}");
 }

@@ -1,9 +1,11 @@
 //! The limiter as a program uses it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{
-    AcquireError, Algorithm, Clock, Limiter, ManualClock, Micros, Timestamp, TokioClock,
+    AcquireError, Algorithm, Clock, Limit, Limiter, ManualClock, MemoryStore, Micros, Timestamp,
+    TokioClock, Turn,
 };
 
 const NOW: Timestamp = Timestamp::from_seconds(1_794_700_800);
@@ -306,4 +308,68 @@ async fn what_is_there_is_given_without_waiting() {
         permits.push(places.acquire("api").await.unwrap());
     }
     assert!(places.acquire("api").await.is_err());
+}
+
+#[test]
+fn a_turn_is_reserved_without_a_runtime_and_given_back_if_it_is_not_taken() {
+    let clock = ManualClock::new(Timestamp::from_seconds(1_000));
+    let limiter = Limiter::builder("1/second").clock(clock.clone());
+    let limiter = limiter.build().unwrap();
+    assert!(limiter.check("api").is_allowed());
+    let reserve = |max_wait| limiter.reserve("api", 1, max_wait);
+    for _ in 0..3 {
+        let Turn::Reserved(turn) = reserve(Duration::from_secs(5)).unwrap() else {
+            panic!("a token bucket reserves");
+        };
+        assert_eq!(turn.wait(), Duration::from_secs(1), "given back each time");
+    }
+    let Turn::Reserved(turn) = reserve(Duration::from_secs(5)).unwrap() else {
+        panic!("a token bucket reserves");
+    };
+    assert!(turn.take().decision().is_allowed());
+    assert_eq!(
+        limiter.peek("api").retry_after(),
+        Some(Duration::from_secs(2))
+    );
+    let refused = reserve(Duration::from_millis(999)).unwrap_err();
+    assert!(matches!(refused, AcquireError::TooLong { .. }), "{refused}");
+    let never = limiter.reserve("api", 2, Duration::from_secs(5));
+    assert!(matches!(never, Err(AcquireError::Never(_))));
+    // No longer than the builder's `max_wait`, which is 10 seconds.
+    limiter.settle("busy", 1);
+    for _ in 0..10 {
+        let turn = limiter.reserve("busy", 1, Duration::from_secs(60)).unwrap();
+        if let Turn::Reserved(turn) = turn {
+            drop(turn.take());
+        }
+    }
+    assert!(limiter.reserve("busy", 1, Duration::MAX).is_err());
+}
+
+#[test]
+fn a_permit_can_be_handed_over() {
+    let limiter = Limiter::builder_for(vec![Limit::concurrent(1).unwrap()]);
+    let limiter = limiter.build().unwrap();
+    let Turn::Reserved(turn) = limiter.reserve("api", 1, Duration::ZERO).unwrap() else {
+        panic!("one is free");
+    };
+    let decision = turn.take().into_decision();
+    let Turn::AskAgain(wait) = limiter.reserve("api", 1, Duration::from_secs(3)).unwrap() else {
+        panic!("it is held");
+    };
+    assert_eq!(wait, Duration::from_secs(3), "or when it is released");
+    assert!(limiter.release(decision.permit().unwrap()));
+    assert!(limiter.check("api").is_allowed());
+}
+
+#[test]
+fn limiters_in_one_store_share_counters_by_name() {
+    let store = Arc::new(MemoryStore::new());
+    let limiter = |name| {
+        let builder = Limiter::builder("2/minute");
+        builder.build_in(name, Arc::clone(&store)).unwrap()
+    };
+    assert_eq!(limiter("one").check("u").remaining(), 1);
+    assert_eq!(limiter("one").check("u").remaining(), 0);
+    assert_eq!(limiter("other").check("u").remaining(), 1);
 }
