@@ -186,6 +186,10 @@ impl Limiter {
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[expect(
+        clippy::result_large_err,
+        reason = "the error has the decision, as that of `acquire`"
+    )]
     pub fn reserve(&self, key: &str, cost: u64, max_wait: Duration) -> Result<Turn, AcquireError> {
         let max_wait = self.inner.max_wait.min(max_wait.into());
         let attempt = pin!(attempt(&self.inner, key, cost, max_wait));
@@ -259,7 +263,7 @@ pub enum Turn {
 #[must_use = "a turn is given back if it is dropped"]
 pub struct ReservedTurn {
     limiter: Limiter,
-    reservation: Reservation,
+    reservation: Box<Reservation>,
 }
 
 impl ReservedTurn {
@@ -314,7 +318,7 @@ async fn acquire(
 /// What one attempt to go on within `max_wait` achieved.
 enum Attempted {
     /// Charged; goes on after its wait.
-    Reserved(Reservation),
+    Reserved(Box<Reservation>),
     /// Nothing was charged: to be asked again after this time, or when a permit was released.
     AskAgain(Micros),
 }
@@ -331,7 +335,7 @@ async fn attempt(
         return Err(AcquireError::Never(inner.peek(key, cost).await?));
     };
     if reservation.is_made() && wait <= max_wait {
-        return Ok(Attempted::Reserved(reservation));
+        return Ok(Attempted::Reserved(Box::new(reservation)));
     }
     // Only a permit may end before its time.
     let may_be_freed = reservation.is_denied_by_holders() && !max_wait.is_zero();

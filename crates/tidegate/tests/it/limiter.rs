@@ -316,22 +316,22 @@ fn a_turn_is_reserved_without_a_runtime_and_given_back_if_it_is_not_taken() {
     let limiter = Limiter::builder("1/second").clock(clock.clone());
     let limiter = limiter.build().unwrap();
     assert!(limiter.check("api").is_allowed());
-    let reserve = |max_wait| limiter.reserve("api", 1, max_wait);
-    for _ in 0..3 {
-        let Turn::Reserved(turn) = reserve(Duration::from_secs(5)).unwrap() else {
-            panic!("a token bucket reserves");
-        };
-        assert_eq!(turn.wait(), Duration::from_secs(1), "given back each time");
-    }
-    let Turn::Reserved(turn) = reserve(Duration::from_secs(5)).unwrap() else {
-        panic!("a token bucket reserves");
+    let reserve = || match limiter.reserve("api", 1, Duration::from_secs(5)) {
+        Ok(Turn::Reserved(turn)) => turn,
+        other => panic!("a token bucket reserves: {other:?}"),
     };
+    for _ in 0..3 {
+        let wait = reserve().wait();
+        assert_eq!(wait, Duration::from_secs(1), "given back each time");
+    }
+    let turn = reserve();
     assert!(turn.take().decision().is_allowed());
     assert_eq!(
         limiter.peek("api").retry_after(),
         Some(Duration::from_secs(2))
     );
-    let refused = reserve(Duration::from_millis(999)).unwrap_err();
+    let refused = limiter.reserve("api", 1, Duration::from_millis(999));
+    let refused = refused.unwrap_err();
     assert!(matches!(refused, AcquireError::TooLong { .. }), "{refused}");
     let never = limiter.reserve("api", 2, Duration::from_secs(5));
     assert!(matches!(never, Err(AcquireError::Never(_))));
