@@ -19,6 +19,9 @@ pub(crate) use slot::{slot_of, tag_of};
 
 /// A key that is longer than this when written out is hashed.
 const LONGEST: usize = 64;
+/// What follows a state in the keys that belong to it.
+const COMPANION: &str = ":leases";
+const RESET_NOTE: &str = ":reset";
 
 /// Writes the names of keys.
 #[derive(Clone)]
@@ -132,14 +135,28 @@ impl RedisKeys {
         name
     }
 
+    /// A pattern for the keys of all states of a scope, and for the keys that belong to them. What is encoded has no
+    /// character that means anything in a pattern.
+    pub(crate) fn states_of(&self, scope: &Scope) -> String {
+        let mut pattern = [&*self.prefix, ":{*}:"].concat();
+        encode(scope.name(), &mut pattern);
+        pattern.push_str(":*");
+        pattern
+    }
+
+    /// Whether a key of [`states_of`](Self::states_of) is a state, and does not belong to one.
+    pub(crate) fn is_state(key: &str) -> bool {
+        !key.ends_with(COMPANION) && !key.ends_with(RESET_NOTE)
+    }
+
     /// The key with the details of the permits in the state of a concurrency limit.
     pub(crate) fn companion(state: &str) -> String {
-        [state, ":leases"].concat()
+        [state, COMPANION].concat()
     }
 
     /// The key that says when a state was last charged before it was reset.
     pub(crate) fn reset_note(state: &str) -> String {
-        [state, ":reset"].concat()
+        [state, RESET_NOTE].concat()
     }
 
     /// The register of permits: which states they are held in. Its slot is part of their id.

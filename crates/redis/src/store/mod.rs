@@ -1,7 +1,8 @@
 //! The store: requests are decided in Redis, and their outcomes remembered.
 //!
 //! `exact.rs` charges in Redis, `across.rs` in several slots of a cluster, `leased.rs` from units taken in
-//! advance; `reserving.rs` makes stored reservations, `reservations.rs` settles them; `concurrency.rs` releases and renews permits, `heal.rs` repairs states.
+//! advance; `reserving.rs` makes stored reservations, `reservations.rs` settles them; `concurrency.rs` releases and renews
+//! permits, `heal.rs` repairs states, `scopes.rs` forgets all of a scope.
 
 mod across;
 mod concurrency;
@@ -10,6 +11,7 @@ mod heal;
 mod leased;
 mod reservations;
 mod reserving;
+mod scopes;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -24,6 +24,7 @@ mod namespaces;
 mod questions;
 mod reservations;
 mod rules;
+mod scopes;
 mod sharing;
 mod state_loss;
 
