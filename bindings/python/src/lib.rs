@@ -45,6 +45,8 @@ mod _native {
     #[pymodule_export]
     use super::limiter::PyLimiter;
     #[pymodule_export]
+    use super::limits_plugin::{LimitsCall, LimitsCounters};
+    #[pymodule_export]
     use super::permit::PyPermit;
     #[pymodule_export]
     use super::runtime::{Mailbox, PendingCall};

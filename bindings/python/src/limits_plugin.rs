@@ -1,1 +1,304 @@
-//! What the plugin of `limits` needs of the native module.
+//! What the plugin of `limits` needs of the native module: counters for its strategies, in memory or Redis. The storages and
+//! strategies themselves are in `python/tidegate/limits`.
+
+mod steps;
+mod whole;
+mod windows;
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use tidegate::limit::MAX_COUNT;
+use tidegate::{Clock as _, MemoryStore, Store, StoreError, SystemClock, Timestamp};
+
+use crate::clock::{GivenClock, Seconds};
+use crate::errors;
+use crate::runtime::{self, Mailbox, PendingCall};
+use crate::stores::{GivenStore, MemoryCounters, RedisHandle};
+use steps::{LimitsAnswer, LimitsStep, Strategy, StrategyLimit};
+use whole::Whole;
+use windows::{KeyWindows, ListedWindow};
+
+mod classes {
+    pyo3::import_exception!(limits.errors, ConfigurationError);
+}
+
+/// The counters of a storage of `limits`. Its methods prepare a call, which is made with `now` or `begin`.
+#[pyclass(module = "tidegate._native", frozen)]
+pub(crate) struct LimitsCounters(Arc<CountersInner>);
+
+struct CountersInner {
+    store: CountersStore,
+    /// The windows of keys that do not name theirs. The locks are held with the interpreter, so that they are free when
+    /// the process forks.
+    windows: Mutex<KeyWindows>,
+}
+
+enum CountersStore {
+    /// Replaced as a whole by a reset.
+    Memory(Mutex<MemoryCounters>),
+    Redis(Arc<RedisHandle>),
+}
+
+/// A call of a storage that was not made yet.
+#[pyclass(module = "tidegate._native", frozen)]
+pub(crate) struct LimitsCall {
+    counters: Arc<CountersInner>,
+    step: LimitsStep,
+}
+
+#[pymethods]
+impl LimitsCounters {
+    #[new]
+    #[pyo3(signature = (store=None, clock=None))]
+    fn new(store: Option<&Bound<'_, PyAny>>, clock: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let store = match GivenStore::read(store, GivenClock::read(clock)?)? {
+            GivenStore::Memory(counters) => CountersStore::Memory(Mutex::new(counters)),
+            GivenStore::Redis(handle) => CountersStore::Redis(handle),
+        };
+        Ok(Self::over(store, KeyWindows::default()))
+    }
+
+    /// The URL of Redis, without secrets; none in memory.
+    #[getter]
+    fn url(&self) -> Option<String> {
+        match &self.0.store {
+            CountersStore::Memory(_) => None,
+            CountersStore::Redis(handle) => Some(handle.settings().url.to_string()),
+        }
+    }
+
+    /// Adds to the fixed window of a key. Answers the usage as [`peek`](Self::peek) does.
+    fn count(&self, key: &str, window: Seconds, cost: Whole) -> PyResult<LimitsCall> {
+        let window = locked(&self.0.windows).to_count_in(key, window.0, || self.0.now());
+        let limit = StrategyLimit::fixed_window(key, window.map_err(configuration_error)?);
+        let step = LimitsStep::Count {
+            limit: limit.map_err(configuration_error)?,
+            cost: cost.0,
+        };
+        Ok(self.call(step))
+    }
+
+    /// The usage of the fixed window of a key.
+    fn counted(&self, key: &str) -> PyResult<LimitsCall> {
+        Ok(self.call(match self.fixed_window(key)? {
+            Some(limit) => LimitsStep::Peek { limit, cost: 0 },
+            None => LimitsStep::Unused,
+        }))
+    }
+
+    /// Forgets what was counted for a key by `fixed-window` and `moving-window`.
+    fn clear(&self, key: &str) -> PyResult<LimitsCall> {
+        let Some(fixed) = self.fixed_window(key)? else {
+            return Ok(self.call(LimitsStep::Unused));
+        };
+        let log = fixed.as_moving_window().map_err(configuration_error)?;
+        Ok(self.call(LimitsStep::Forget(vec![fixed, log])))
+    }
+
+    /// Charges a cost to a key by a strategy, if its amount allows it. Answers as [`peek`](Self::peek) does.
+    fn charge(
+        &self,
+        strategy: Strategy,
+        key: &str,
+        amount: Whole,
+        window: Seconds,
+        cost: Whole,
+    ) -> PyResult<LimitsCall> {
+        let limit = limit(strategy, key, amount, window)?;
+        let cost = cost.0;
+        Ok(self.call(LimitsStep::Charge { limit, cost }))
+    }
+
+    /// Answers whether a cost is allowed, the usage, when all of it will be free, and when the cost will be allowed.
+    fn peek(
+        &self,
+        strategy: Strategy,
+        key: &str,
+        amount: Whole,
+        window: Seconds,
+        cost: Whole,
+    ) -> PyResult<LimitsCall> {
+        let limit = limit(strategy, key, amount, window)?;
+        let cost = cost.0;
+        Ok(self.call(LimitsStep::Peek { limit, cost }))
+    }
+
+    /// The usage of a key, and when it will be less by one. `used` is the usage, if it is known from a moment ago.
+    #[pyo3(signature = (strategy, key, window, used=None))]
+    fn next_free(
+        &self,
+        strategy: Strategy,
+        key: &str,
+        window: Seconds,
+        used: Option<u64>,
+    ) -> PyResult<LimitsCall> {
+        let limit = limit(strategy, key, Whole(MAX_COUNT), window)?;
+        Ok(self.call(LimitsStep::NextFree { limit, used }))
+    }
+
+    /// Forgets what was counted for a key by a strategy.
+    fn forget(&self, strategy: Strategy, key: &str, window: Seconds) -> PyResult<LimitsCall> {
+        let limit = limit(strategy, key, Whole(1), window)?;
+        Ok(self.call(LimitsStep::Forget(vec![limit])))
+    }
+
+    /// Forgets all counters, and answers how many there were.
+    fn reset(&self) -> LimitsCall {
+        self.call(LimitsStep::Reset)
+    }
+
+    /// The state of counters in memory, for `pickle`.
+    fn pickled<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyBytes>, Vec<ListedWindow>)> {
+        let CountersStore::Memory(counters) = &self.0.store else {
+            return Err(PyValueError::new_err("the counters are in Redis"));
+        };
+        let counters = locked(counters).clone();
+        counters.clock.refresh(py)?;
+        let mut snapshot = Vec::new();
+        counters.store.snapshot(&mut snapshot)?;
+        let windows = locked(&self.0.windows).listed();
+        Ok((PyBytes::new(py, &snapshot), windows))
+    }
+
+    /// Counters with the state of others.
+    #[staticmethod]
+    #[pyo3(signature = (state, clock=None))]
+    fn unpickled(
+        py: Python<'_>,
+        state: (Vec<u8>, Vec<ListedWindow>),
+        clock: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let clock = GivenClock::read(clock)?;
+        clock.refresh(py)?;
+        let builder = MemoryStore::builder().clock(clock.clone());
+        let (store, _) = builder
+            .restore(&state.0[..])
+            .map_err(|error| PyValueError::new_err(format!("the counters: {error}")))?;
+        let counters = MemoryCounters {
+            store: Arc::new(store),
+            clock,
+            freed: Arc::default(),
+        };
+        let store = CountersStore::Memory(Mutex::new(counters));
+        Ok(Self::over(store, KeyWindows::from_list(state.1)))
+    }
+}
+
+impl LimitsCounters {
+    fn over(store: CountersStore, windows: KeyWindows) -> Self {
+        let windows = Mutex::new(windows);
+        Self(Arc::new(CountersInner { store, windows }))
+    }
+
+    fn call(&self, step: LimitsStep) -> LimitsCall {
+        LimitsCall {
+            counters: Arc::clone(&self.0),
+            step,
+        }
+    }
+
+    /// The fixed window of a key, if it is known.
+    fn fixed_window(&self, key: &str) -> PyResult<Option<StrategyLimit>> {
+        let window = locked(&self.0.windows).of(key);
+        let limit = window.map(|window| StrategyLimit::fixed_window(key, window));
+        limit.transpose().map_err(configuration_error)
+    }
+}
+
+#[pymethods]
+impl LimitsCall {
+    /// Makes the call, and waits for its answer.
+    fn now(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let counters = match &self.counters.store {
+            CountersStore::Memory(counters) => counters,
+            CountersStore::Redis(handle) => {
+                let (opened, step) = (handle.open(py)?, self.step.clone());
+                let answer = runtime::block_on(py, async move {
+                    step.perform_in_redis(opened.store().await).await
+                })?;
+                return self.counters.opened(py, &self.step, answer);
+            }
+        };
+        // Code of Python runs in `refresh`: no lock is held there.
+        let MemoryCounters { store, clock, .. } = locked(counters).clone();
+        clock.refresh(py)?;
+        if matches!(self.step, LimitsStep::Reset) {
+            locked(&self.counters.windows).clear();
+            store.sweep();
+            let stats = store.stats();
+            *locked(counters) = MemoryCounters::new(clock, stats.max_keys);
+            return LimitsAnswer::Forgotten(stats.keys as u64).into_object(py);
+        }
+        let answer = ready(self.step.perform(&Store::Memory(store)))?;
+        self.counters.opened(py, &self.step, answer)
+    }
+
+    /// Makes the call for an event loop. For counters in Redis.
+    fn begin(&self, mailbox: &Bound<'_, Mailbox>, number: u64) -> PyResult<PendingCall> {
+        let CountersStore::Redis(handle) = &self.counters.store else {
+            return Err(PyRuntimeError::new_err("counters in memory answer now"));
+        };
+        let (opened, step) = (handle.open(mailbox.py())?, self.step.clone());
+        let (counters, asked) = (Arc::clone(&self.counters), self.step.clone());
+        runtime::begin_call(
+            mailbox,
+            number,
+            async move { step.perform_in_redis(opened.store().await).await },
+            move |py, answer| counters.opened(py, &asked, answer),
+        )
+    }
+}
+
+impl CountersInner {
+    /// The time, to find out whether a window is still open.
+    fn now(&self) -> Timestamp {
+        match &self.store {
+            CountersStore::Memory(counters) => locked(counters).clock.now(),
+            CountersStore::Redis(_) => SystemClock.now(),
+        }
+    }
+
+    /// The answer of a step as an object of Python.
+    fn opened(
+        &self,
+        py: Python<'_>,
+        step: &LimitsStep,
+        answer: Result<LimitsAnswer, StoreError>,
+    ) -> PyResult<Py<PyAny>> {
+        let answer = answer.map_err(|error| errors::store_error(&error))?;
+        match (step, &answer) {
+            (LimitsStep::Count { limit, .. }, LimitsAnswer::Usage(usage)) => {
+                locked(&self.windows).counted_in(limit, usage.resets_at);
+            }
+            (LimitsStep::Reset, _) => locked(&self.windows).clear(),
+            _ => {}
+        }
+        answer.into_object(py)
+    }
+}
+
+fn limit(strategy: Strategy, key: &str, amount: Whole, window: Seconds) -> PyResult<StrategyLimit> {
+    let limit = StrategyLimit::new(strategy, key, amount.0, window.0);
+    limit.map_err(configuration_error)
+}
+
+fn configuration_error(error: impl std::fmt::Display) -> PyErr {
+    classes::ConfigurationError::new_err(error.to_string())
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The output of a future that never waits, such as that of a call to a store in memory.
+fn ready<T>(future: impl Future<Output = T>) -> PyResult<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Ok(output),
+        Poll::Pending => Err(PyRuntimeError::new_err("counters in memory did not answer")),
+    }
+}

@@ -135,12 +135,12 @@ impl RedisKeys {
         name
     }
 
-    /// A pattern for the keys of all states of a scope, and for the keys that belong to them. What is encoded has no
-    /// character that means anything in a pattern.
-    pub(crate) fn states_of(&self, scope: &Scope) -> String {
+    /// A pattern for the keys of all states in scopes whose names begin so, and for the keys that belong to them. What is
+    /// encoded has no character that means anything in a pattern.
+    pub(crate) fn states_of(&self, beginning: &str) -> String {
         let mut pattern = [&*self.prefix, ":{*}:"].concat();
-        encode(scope.name(), &mut pattern);
-        pattern.push_str(":*");
+        encode(beginning, &mut pattern);
+        pattern.push('*');
         pattern
     }
 

@@ -2,7 +2,7 @@
 //!
 //! `exact.rs` charges in Redis, `across.rs` in several slots of a cluster, `leased.rs` from units taken in
 //! advance; `reserving.rs` makes stored reservations, `reservations.rs` settles them; `concurrency.rs` releases and renews
-//! permits, `heal.rs` repairs states, `scopes.rs` forgets all of a scope.
+//! permits, `heal.rs` repairs states, `scopes.rs` forgets whole scopes.
 
 mod across;
 mod concurrency;

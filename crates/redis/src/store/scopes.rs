@@ -1,10 +1,10 @@
-//! Forgets the states of a whole scope, which only a walk through all keys can find.
+//! Forgets the states of whole scopes, which only a walk through all keys can find.
 
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisError};
-use tidegate_core::{Scope, StoreError};
+use tidegate_core::StoreError;
 
 use super::RedisStore;
 use crate::dial::{store_error, within};
@@ -16,13 +16,14 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const KEYS_PER_REPLY: usize = 1_000;
 
 impl RedisStore {
-    /// Forgets what every key has used of the limits of `scope`, and returns how many states that were.
+    /// Forgets what every key has used in the scopes whose names begin with `beginning`, and returns how many states
+    /// that were.
     ///
     /// Walks through all keys of the servers on connections of its own, a thousand at a time: it takes longer the more
     /// keys there are in Redis, and others are decided meanwhile. A state that is made meanwhile may stay. Other
     /// instances may remember denials for up to a second.
-    pub async fn forget_scope(&self, scope: &Scope) -> Result<u64, StoreError> {
-        let pattern = self.inner.keys.states_of(scope);
+    pub async fn forget_scopes(&self, beginning: &str) -> Result<u64, StoreError> {
+        let pattern = self.inner.keys.states_of(beginning);
         let (slots, is_covered) = self.inner.router.slots_by_server();
         if !is_covered {
             let problem = self.problem();

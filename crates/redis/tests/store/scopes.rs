@@ -1,4 +1,4 @@
-//! All states of a scope are forgotten, and no others.
+//! All states of some scopes are forgotten, and no others.
 
 use tidegate_core::{Algorithm, Limit, Rate, RemoteStore as _, Scope};
 use tidegate_redis::RedisStore;
@@ -9,7 +9,7 @@ use crate::{Asked, store};
 async fn forgets_its_own_states_alone(store: &RedisStore) {
     let hourly: Limit = "5/hour".parse().unwrap();
     let log = Limit::new(Rate::per_minute(5), Algorithm::SlidingWindowLog).unwrap();
-    let (own, other) = (Scope::new("login"), Scope::new("login2"));
+    let (own, other) = (Scope::new("login.web"), Scope::new("login"));
     let of = |scope: &Scope, limit: &Limit, key: usize| {
         Asked::new(scope.clone(), limit, &format!("user_{key}"))
     };
@@ -26,7 +26,7 @@ async fn forgets_its_own_states_alone(store: &RedisStore) {
     assert!(!of(&own, &hourly, 0).ask(store, 1).await.unwrap().allowed);
     store.forget(&own, &hourly, "user_1").await.unwrap();
 
-    assert_eq!(store.forget_scope(&own).await.unwrap(), 39);
+    assert_eq!(store.forget_scopes("login.").await.unwrap(), 39);
     assert!(of(&own, &hourly, 0).ask(store, 1).await.unwrap().allowed);
     for key in 1..20 {
         let left = of(&own, &hourly, key).remaining(store).await;
@@ -34,17 +34,17 @@ async fn forgets_its_own_states_alone(store: &RedisStore) {
         let of_other = of(&other, &hourly, key).remaining(store).await;
         assert_eq!((left, of_log, of_other), (5, 5, 0), "{key}");
     }
-    assert_eq!(store.forget_scope(&Scope::new("none")).await.unwrap(), 0);
+    assert_eq!(store.forget_scopes("none").await.unwrap(), 0);
 }
 
 #[tokio::test]
-async fn one_server_forgets_a_scope() {
+async fn one_server_forgets_scopes() {
     let redis = RedisServer::start();
     forgets_its_own_states_alone(&store(&redis.url()).await).await;
 }
 
 #[tokio::test]
-async fn all_masters_of_a_cluster_forget_a_scope() {
+async fn all_masters_of_a_cluster_forget_scopes() {
     let cluster = Cluster::start();
     forgets_its_own_states_alone(&store(&cluster.url()).await).await;
 }
