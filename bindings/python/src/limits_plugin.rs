@@ -15,6 +15,7 @@ use pyo3::types::PyBytes;
 use tidegate::limit::MAX_COUNT;
 use tidegate::{Clock as _, MemoryStore, Store, StoreError, SystemClock, Timestamp};
 
+use crate::arguments::CountedKey;
 use crate::clock::{GivenClock, Seconds};
 use crate::errors;
 use crate::runtime::{self, Mailbox, PendingCall};
@@ -73,9 +74,9 @@ impl LimitsCounters {
     }
 
     /// Adds to the fixed window of a key. Answers the usage as [`peek`](Self::peek) does.
-    fn count(&self, key: &str, window: Seconds, cost: Whole) -> PyResult<LimitsCall> {
-        let window = locked(&self.0.windows).to_count_in(key, window.0, || self.0.now());
-        let limit = StrategyLimit::fixed_window(key, window.map_err(configuration_error)?);
+    fn count(&self, key: CountedKey<'_>, window: Seconds, cost: Whole) -> PyResult<LimitsCall> {
+        let window = locked(&self.0.windows).to_count_in(key.0, window.0, || self.0.now());
+        let limit = StrategyLimit::fixed_window(key.0, window.map_err(configuration_error)?);
         let step = LimitsStep::Count {
             limit: limit.map_err(configuration_error)?,
             cost: cost.0,
@@ -84,16 +85,16 @@ impl LimitsCounters {
     }
 
     /// The usage of the fixed window of a key.
-    fn counted(&self, key: &str) -> PyResult<LimitsCall> {
-        Ok(self.call(match self.fixed_window(key)? {
+    fn counted(&self, key: CountedKey<'_>) -> PyResult<LimitsCall> {
+        Ok(self.call(match self.fixed_window(key.0)? {
             Some(limit) => LimitsStep::Peek { limit, cost: 0 },
             None => LimitsStep::Unused,
         }))
     }
 
     /// Forgets what was counted for a key by `fixed-window` and `moving-window`.
-    fn clear(&self, key: &str) -> PyResult<LimitsCall> {
-        let Some(fixed) = self.fixed_window(key)? else {
+    fn clear(&self, key: CountedKey<'_>) -> PyResult<LimitsCall> {
+        let Some(fixed) = self.fixed_window(key.0)? else {
             return Ok(self.call(LimitsStep::Unused));
         };
         let log = fixed.as_moving_window().map_err(configuration_error)?;
@@ -104,7 +105,7 @@ impl LimitsCounters {
     fn charge(
         &self,
         strategy: Strategy,
-        key: &str,
+        key: CountedKey<'_>,
         amount: Whole,
         window: Seconds,
         cost: Whole,
@@ -118,7 +119,7 @@ impl LimitsCounters {
     fn peek(
         &self,
         strategy: Strategy,
-        key: &str,
+        key: CountedKey<'_>,
         amount: Whole,
         window: Seconds,
         cost: Whole,
@@ -133,7 +134,7 @@ impl LimitsCounters {
     fn next_free(
         &self,
         strategy: Strategy,
-        key: &str,
+        key: CountedKey<'_>,
         window: Seconds,
         used: Option<u64>,
     ) -> PyResult<LimitsCall> {
@@ -142,7 +143,12 @@ impl LimitsCounters {
     }
 
     /// Forgets what was counted for a key by a strategy.
-    fn forget(&self, strategy: Strategy, key: &str, window: Seconds) -> PyResult<LimitsCall> {
+    fn forget(
+        &self,
+        strategy: Strategy,
+        key: CountedKey<'_>,
+        window: Seconds,
+    ) -> PyResult<LimitsCall> {
         let limit = limit(strategy, key, Whole(1), window)?;
         Ok(self.call(LimitsStep::Forget(vec![limit])))
     }
@@ -282,8 +288,13 @@ impl CountersInner {
     }
 }
 
-fn limit(strategy: Strategy, key: &str, amount: Whole, window: Seconds) -> PyResult<StrategyLimit> {
-    let limit = StrategyLimit::new(strategy, key, amount.0, window.0);
+fn limit(
+    strategy: Strategy,
+    key: CountedKey<'_>,
+    amount: Whole,
+    window: Seconds,
+) -> PyResult<StrategyLimit> {
+    let limit = StrategyLimit::new(strategy, key.0, amount.0, window.0);
     limit.map_err(configuration_error)
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from limits.errors import ConfigurationError
 
@@ -85,4 +85,5 @@ def _read(uri: str, options: dict[str, Any]) -> tuple[str | None, dict[str, Any]
                 "`tidegate://` counts in memory and takes nothing but `?clock=python`; for Redis write `tidegate+redis://host:port`"
             )
         return None, given
-    return urlunsplit((parts.scheme.removeprefix("tidegate+"), parts.netloc, parts.path, query, "")), given
+    scheme = parts.scheme.removeprefix("tidegate+")
+    return f"{scheme}://{parts.netloc}{parts.path}{'?' if query else ''}{query}", given
