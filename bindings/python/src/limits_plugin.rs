@@ -1,26 +1,28 @@
 //! What the plugin of `limits` needs of the native module: counters for its strategies, in memory or Redis. The storages and
 //! strategies themselves are in `python/tidegate/limits`.
 
+mod call;
 mod steps;
+mod strategy;
 mod whole;
 mod windows;
 
-use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex};
 
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use tidegate::MemoryStore;
 use tidegate::limit::MAX_COUNT;
-use tidegate::{Clock as _, MemoryStore, Store, StoreError, SystemClock, Timestamp};
 
 use crate::arguments::CountedKey;
 use crate::clock::{GivenClock, Seconds};
-use crate::errors;
-use crate::runtime::{self, Mailbox, PendingCall};
-use crate::stores::{GivenStore, MemoryCounters, RedisHandle};
-use steps::{LimitsAnswer, LimitsStep, Strategy, StrategyLimit};
+use crate::runtime::locked;
+use crate::stores::{GivenStore, MemoryCounters};
+pub(crate) use call::LimitsCall;
+use call::{CountersInner, CountersStore};
+use steps::LimitsStep;
+use strategy::{Strategy, StrategyLimit};
 use whole::Whole;
 use windows::{KeyWindows, ListedWindow};
 
@@ -32,26 +34,6 @@ mod classes {
 #[pyclass(module = "tidegate._native", frozen)]
 pub(crate) struct LimitsCounters(Arc<CountersInner>);
 
-struct CountersInner {
-    store: CountersStore,
-    /// The windows of keys that do not name theirs. The locks are held with the interpreter, so that they are free when
-    /// the process forks.
-    windows: Mutex<KeyWindows>,
-}
-
-enum CountersStore {
-    /// Replaced as a whole by a reset.
-    Memory(Mutex<MemoryCounters>),
-    Redis(Arc<RedisHandle>),
-}
-
-/// A call of a storage that was not made yet.
-#[pyclass(module = "tidegate._native", frozen)]
-pub(crate) struct LimitsCall {
-    counters: Arc<CountersInner>,
-    step: LimitsStep,
-}
-
 #[pymethods]
 impl LimitsCounters {
     #[new]
@@ -59,7 +41,7 @@ impl LimitsCounters {
     fn new(store: Option<&Bound<'_, PyAny>>, clock: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let store = match GivenStore::read(store, GivenClock::read(clock)?)? {
             GivenStore::Memory(counters) => CountersStore::Memory(Mutex::new(counters)),
-            GivenStore::Redis(handle) => CountersStore::Redis(handle),
+            GivenStore::Redis(handle, clock) => CountersStore::Redis(handle, clock),
         };
         Ok(Self::over(store, KeyWindows::default()))
     }
@@ -69,7 +51,7 @@ impl LimitsCounters {
     fn url(&self) -> Option<String> {
         match &self.0.store {
             CountersStore::Memory(_) => None,
-            CountersStore::Redis(handle) => Some(handle.settings().url.to_string()),
+            CountersStore::Redis(handle, _) => Some(handle.settings().url.to_string()),
         }
     }
 
@@ -216,78 +198,6 @@ impl LimitsCounters {
     }
 }
 
-#[pymethods]
-impl LimitsCall {
-    /// Makes the call, and waits for its answer.
-    fn now(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let counters = match &self.counters.store {
-            CountersStore::Memory(counters) => counters,
-            CountersStore::Redis(handle) => {
-                let (opened, step) = (handle.open(py)?, self.step.clone());
-                let answer = runtime::block_on(py, async move {
-                    step.perform_in_redis(opened.store().await).await
-                })?;
-                return self.counters.opened(py, &self.step, answer);
-            }
-        };
-        // Code of Python runs in `refresh`: no lock is held there.
-        let MemoryCounters { store, clock, .. } = locked(counters).clone();
-        clock.refresh(py)?;
-        if matches!(self.step, LimitsStep::Reset) {
-            locked(&self.counters.windows).clear();
-            store.sweep();
-            let stats = store.stats();
-            *locked(counters) = MemoryCounters::new(clock, stats.max_keys);
-            return LimitsAnswer::Forgotten(stats.keys as u64).into_object(py);
-        }
-        let answer = ready(self.step.perform(&Store::Memory(store)))?;
-        self.counters.opened(py, &self.step, answer)
-    }
-
-    /// Makes the call for an event loop. For counters in Redis.
-    fn begin(&self, mailbox: &Bound<'_, Mailbox>, number: u64) -> PyResult<PendingCall> {
-        let CountersStore::Redis(handle) = &self.counters.store else {
-            return Err(PyRuntimeError::new_err("counters in memory answer now"));
-        };
-        let (opened, step) = (handle.open(mailbox.py())?, self.step.clone());
-        let (counters, asked) = (Arc::clone(&self.counters), self.step.clone());
-        runtime::begin_call(
-            mailbox,
-            number,
-            async move { step.perform_in_redis(opened.store().await).await },
-            move |py, answer| counters.opened(py, &asked, answer),
-        )
-    }
-}
-
-impl CountersInner {
-    /// The time, to find out whether a window is still open.
-    fn now(&self) -> Timestamp {
-        match &self.store {
-            CountersStore::Memory(counters) => locked(counters).clock.now(),
-            CountersStore::Redis(_) => SystemClock.now(),
-        }
-    }
-
-    /// The answer of a step as an object of Python.
-    fn opened(
-        &self,
-        py: Python<'_>,
-        step: &LimitsStep,
-        answer: Result<LimitsAnswer, StoreError>,
-    ) -> PyResult<Py<PyAny>> {
-        let answer = answer.map_err(|error| errors::store_error(&error))?;
-        match (step, &answer) {
-            (LimitsStep::Count { limit, .. }, LimitsAnswer::Usage(usage)) => {
-                locked(&self.windows).counted_in(limit, usage.resets_at);
-            }
-            (LimitsStep::Reset, _) => locked(&self.windows).clear(),
-            _ => {}
-        }
-        answer.into_object(py)
-    }
-}
-
 fn limit(
     strategy: Strategy,
     key: CountedKey<'_>,
@@ -300,16 +210,4 @@ fn limit(
 
 fn configuration_error(error: impl std::fmt::Display) -> PyErr {
     classes::ConfigurationError::new_err(error.to_string())
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The output of a future that never waits, such as that of a call to a store in memory.
-fn ready<T>(future: impl Future<Output = T>) -> PyResult<T> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => Ok(output),
-        Poll::Pending => Err(PyRuntimeError::new_err("counters in memory did not answer")),
-    }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tidegate::limit::MAX_COUNT;
 use tidegate::{LimitError, Micros, Timestamp};
 
-use super::steps::StrategyLimit;
+use super::strategy::StrategyLimit;
 
 /// How many keys that do not name their window are remembered.
 const MOST: usize = 65_536;
@@ -78,10 +78,11 @@ impl KeyWindows {
     }
 
     pub(super) fn listed(&self) -> Vec<ListedWindow> {
-        let listed = |(key, open): (&Box<str>, &OpenWindow)| {
-            (key.to_string(), open.window.get(), open.ends_at.as_micros())
-        };
-        self.others.iter().map(listed).collect()
+        let mut list = Vec::with_capacity(self.others.len());
+        for (key, open) in &self.others {
+            list.push((key.to_string(), open.window.get(), open.ends_at.as_micros()));
+        }
+        list
     }
 
     pub(super) fn from_list(list: Vec<ListedWindow>) -> Self {
