@@ -1,13 +1,19 @@
-"""Answers of Redis that were given a moment ago in the same context, so that the headers of a response need no second call.
+"""Answers of Redis that were given a moment ago to the same thread or task, so that the headers of a response need no second
+call.
 
-Extensions ask for the usage of a key right after its hit, in the same thread or task. What is kept is in a context variable: no
-other request sees it. It is used once, and only for a moment; the next call for the same key replaces it.
+Extensions ask for the usage of a key right after its hit, in the same thread or task. What is kept is in a context variable and
+belongs to the thread or task that asked: no other request sees it. It is used once, and only for a moment; the next call for the
+same key replaces it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from contextvars import ContextVar
+from threading import get_ident
 from time import monotonic
+from typing import Any, NamedTuple
+from weakref import ref
 
 from tidegate.limits._counters import Usage
 
@@ -19,29 +25,48 @@ _MOST = 16
 Place = tuple[str, str, str]
 """Where something is counted: the store, the strategy and the key."""
 
-_kept: ContextVar[dict[Place, tuple[float, Usage]]] = ContextVar("tidegate.limits answers", default={})
+Owner = tuple[int, "ref[asyncio.Task[Any]] | None"]
+"""A thread, and a task if it runs one."""
+
+
+class _Answer(NamedTuple):
+    usage: Usage
+    owner: Owner
+    until: float
+
+
+# Its dictionaries are never changed: contexts that were copied have the same.
+_kept: ContextVar[dict[Place, _Answer]] = ContextVar("answers of tidegate.limits", default={})
+
+
+def _owner() -> Owner:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        task = None
+    return get_ident(), ref(task) if task else None
 
 
 def keep(place: Place, usage: Usage) -> None:
-    """Keeps an answer for this context."""
+    """Keeps an answer for the thread or task that runs."""
     now = monotonic()
-    # A new dictionary: contexts that were copied from this one have the old one.
-    kept = {other: answer for other, answer in _kept.get().items() if now < answer[0] and other != place}
+    kept = {other: answer for other, answer in _kept.get().items() if now < answer.until and other != place}
     while len(kept) >= _MOST:
         del kept[next(iter(kept))]
-    kept[place] = (now + FRESH, usage)
+    kept[place] = _Answer(usage, _owner(), now + FRESH)
     _kept.set(kept)
 
 
 def take(place: Place) -> Usage | None:
     """The answer that was kept, which is then used up."""
-    kept = _kept.get()
-    if place not in kept:
+    kept = dict(_kept.get())
+    answer = kept.pop(place, None)
+    if answer is None:
         return None
-    kept = dict(kept)
-    until, usage = kept.pop(place)
     _kept.set(kept)
-    return usage if monotonic() < until else None
+    if monotonic() < answer.until and answer.owner == _owner():
+        return answer.usage
+    return None
 
 
 def forget() -> None:

@@ -1,0 +1,206 @@
+"""Flask-Limiter and slowapi as they are, with the storages and strategies of the plugin."""
+
+import asyncio
+import time
+
+import hiro
+import httpx
+import pytest
+from fastapi import FastAPI, Request
+from fastapi.responses import PlainTextResponse
+from fastapi.testclient import TestClient
+from flask import Flask
+from flask_limiter import Limiter as FlaskLimiter
+from limits_storages import STRATEGIES
+from slowapi import Limiter as SlowLimiter
+from slowapi import _rate_limit_exceeded_handler
+from slowapi.errors import RateLimitExceeded
+from slowapi.middleware import SlowAPIMiddleware
+from test_limits_redis import calls_of
+
+import tidegate.limits  # noqa: F401
+
+
+def flask_app(limits="3/minute", **options):
+    app = Flask(__name__)
+    limiter = FlaskLimiter(lambda: "client", app=app, default_limits=[limits], headers_enabled=True, **options)
+
+    @app.get("/")
+    def home():
+        return "ok"
+
+    return app, limiter
+
+
+def slow_app(limits="3/minute", **options):
+    app = FastAPI()
+    limiter = SlowLimiter(key_func=lambda: "client", headers_enabled=True, **options)
+    app.state.limiter = limiter
+    app.add_exception_handler(RateLimitExceeded, _rate_limit_exceeded_handler)
+
+    @app.get("/")
+    @limiter.limit(limits)
+    async def home(request: Request):
+        return PlainTextResponse("ok")
+
+    return app, limiter
+
+
+def client_of(kind, **options):
+    """A client of an application of either framework, and the extension."""
+    if kind == "slowapi":
+        app, limiter = slow_app(**options)
+        return TestClient(app, raise_server_exceptions=False), limiter
+    app, limiter = flask_app(**options)
+    return app.test_client(), limiter
+
+
+both = pytest.mark.parametrize("kind", ["Flask-Limiter", "slowapi"])
+
+
+@both
+@pytest.mark.parametrize("place", ["memory", "redis"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_requests_are_limited_and_headers_are_right(kind, place, strategy, redis):
+    uri = "tidegate://" if place == "memory" else f"tidegate+{redis.url}"
+    options = {} if place == "memory" else {"storage_options": {"deadline": 2.0, "namespace": "tests"}}
+    client, _ = client_of(kind, limits="3/day", storage_uri=uri, strategy=strategy, **options)
+    for status, left in ((200, 2), (200, 1), (200, 0), (429, 0), (429, 0)):
+        response = client.get("/")
+        assert (response.status_code, response.headers["X-RateLimit-Remaining"]) == (status, str(left))
+        assert response.headers["X-RateLimit-Limit"] == "3"
+        assert 0 <= float(response.headers["X-RateLimit-Reset"]) - time.time() < 86_403
+        assert 0 <= int(response.headers["Retry-After"]) <= 86_401
+
+
+@both
+def test_a_token_bucket_says_when_to_come_again(kind):
+    with hiro.Timeline().freeze() as timeline:
+        client, _ = client_of(kind, limits="3/minute", storage_uri="tidegate://?clock=python", strategy="token-bucket")
+        assert [client.get("/").status_code for _ in range(4)] == [200, 200, 200, 429]
+        # Extensions add a second.
+        wait = int(client.get("/").headers["Retry-After"])
+        assert wait in (20, 21)
+        timeline.forward(wait)
+        assert [client.get("/").status_code for _ in range(2)] == [200, 429]
+
+
+@both
+@pytest.mark.parametrize("strategy", ["fixed-window", "token-bucket", "sliding-window-log"])
+def test_a_request_with_headers_is_one_call_for_each_limit(kind, strategy, redis):
+    for limits, count in (("1000/day", 1), ("1000/day; 500/hour; 400/minute", 3)):
+        uri = f"tidegate+{redis.url}?deadline=2"
+        client, _ = client_of(kind, limits=limits, storage_uri=uri, strategy=strategy)
+        client.get("/")
+        before = calls_of(redis)
+        for _ in range(20):
+            assert client.get("/").status_code == 200
+        # The store also calls Redis for itself now and then.
+        assert 20 * count <= calls_of(redis) - before < 20 * count + 10
+
+
+@both
+def test_another_strategy_on_a_redis_in_use_is_no_error(kind, redis):
+    for strategy in STRATEGIES * 2:
+        client, _ = client_of(kind, storage_uri=f"tidegate+{redis.url}?deadline=2", strategy=strategy)
+        assert client.get("/").status_code == 200, strategy
+
+
+@both
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_while_redis_is_dead_the_extension_counts_in_memory(kind, strategy, own_redis):
+    uri = f"tidegate+{own_redis.url}?deadline=2"
+    client, limiter = client_of(kind, storage_uri=uri, strategy=strategy, in_memory_fallback_enabled=True)
+    assert client.get("/").status_code == 200
+    own_redis.end()
+    assert [client.get("/").status_code for _ in range(4)] == [200, 200, 200, 429]
+    assert limiter._storage_dead
+
+
+@both
+def test_without_a_fallback_a_dead_redis_is_an_error_or_let_pass(kind):
+    uri = "tidegate+redis://127.0.0.1:1"
+    client, _ = client_of(kind, storage_uri=uri, strategy="token-bucket")
+    assert client.get("/").status_code == 500
+    client, _ = client_of(kind, storage_uri=uri, strategy="token-bucket", swallow_errors=True)
+    assert client.get("/").status_code == 200
+
+
+@both
+def test_an_extension_is_reset(kind, redis):
+    for uri in ("tidegate://", f"tidegate+{redis.url}?deadline=2"):
+        for strategy in STRATEGIES:
+            client, limiter = client_of(kind, limits="1/day", storage_uri=uri, strategy=strategy)
+            assert [client.get("/").status_code for _ in range(2)] == [200, 429]
+            limiter.reset()
+            assert client.get("/").status_code == 200, strategy
+
+
+def test_flask_limiter_shows_its_storage_without_secrets():
+    app, _ = flask_app(storage_uri="tidegate+redis://127.0.0.1:1", strategy="token-bucket")
+    shown = app.test_cli_runner(env={"COLUMNS": "200"}).invoke(args=["limiter", "config"])
+    assert shown.exit_code == 0, shown.output
+    assert "TidegateStorage" in shown.output and "tidegate+redis://127.0.0.1:1" in shown.output
+    assert "TokenBucketRateLimiter" in shown.output
+
+
+def test_flask_limiter_clears_and_deducts_conditionally():
+    app = Flask(__name__)
+    limiter = FlaskLimiter(lambda: "client", app=app, storage_uri="tidegate://", strategy="token-bucket")
+    status = 200
+
+    @app.get("/login")
+    @limiter.limit("2/day", deduct_when=lambda response: response.status_code == 401)
+    def login():
+        return "", status
+
+    client = app.test_client()
+    assert [client.get("/login").status_code for _ in range(5)] == [200] * 5
+    status = 401
+    assert [client.get("/login").status_code for _ in range(3)] == [401, 401, 429]
+    cleared = app.test_cli_runner().invoke(args=["limiter", "clear", "--key=client", "-y"])
+    assert cleared.exit_code == 0, cleared.output
+    assert client.get("/login").status_code == 401
+
+
+def test_slowapi_counts_costs_and_names_its_keys():
+    app = FastAPI()
+    limiter = SlowLimiter(key_func=lambda: "mock", storage_uri="tidegate://")
+    app.state.limiter = limiter
+    app.add_middleware(SlowAPIMiddleware)
+
+    @app.get("/costs")
+    @limiter.limit("50/minute", cost=lambda request: int(request.headers["weight"]) * 1.5)
+    def costs(request: Request):
+        return PlainTextResponse("ok")
+
+    client = TestClient(app)
+    assert [client.get("/costs", headers={"weight": "5"}).status_code for _ in range(6)] == [200] * 6
+    assert limiter._storage.get("LIMITER/mock//costs/50/1/minute") == 48
+    assert client.get("/costs", headers={"weight": "5"}).status_code == 429
+
+
+def test_the_event_loop_of_slowapi_goes_on_while_redis_stands_still(own_redis):
+    async def longest_pause():
+        app, _ = slow_app(limits="1000/day", storage_uri=f"tidegate+{own_redis.url}", in_memory_fallback_enabled=True)
+        pauses, is_over = [], False
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+            assert (await client.get("/")).status_code == 200
+
+            async def watch():
+                while not is_over:
+                    before = time.perf_counter()
+                    await asyncio.sleep(0.001)
+                    pauses.append(time.perf_counter() - before - 0.001)
+
+            watching = asyncio.create_task(watch())
+            with own_redis.stopped():
+                end = time.monotonic() + 0.5
+                while time.monotonic() < end:
+                    assert (await client.get("/")).status_code == 200
+            is_over = True
+            await watching
+        return max(pauses)
+
+    # The machine may be busy: one quiet run out of some shows what the storage does.
+    assert min(asyncio.run(longest_pause()) for _ in range(3)) < 0.03
