@@ -15,7 +15,7 @@ use pyo3::types::PyBytes;
 use tidegate::MemoryStore;
 use tidegate::limit::MAX_COUNT;
 
-use crate::arguments::CountedKey;
+use crate::arguments::KeyArgument;
 use crate::clock::{GivenClock, Seconds};
 use crate::runtime::locked;
 use crate::stores::{GivenStore, MemoryCounters};
@@ -56,7 +56,7 @@ impl LimitsCounters {
     }
 
     /// Adds to the fixed window of a key. Answers the usage as [`peek`](Self::peek) does.
-    fn count(&self, key: CountedKey<'_>, window: Seconds, cost: Whole) -> PyResult<LimitsCall> {
+    fn count(&self, key: KeyArgument<'_>, window: Seconds, cost: Whole) -> PyResult<LimitsCall> {
         let window = locked(&self.0.windows).to_count_in(key.0, window.0, || self.0.now());
         let limit = StrategyLimit::fixed_window(key.0, window.map_err(configuration_error)?);
         let step = LimitsStep::Count {
@@ -67,7 +67,7 @@ impl LimitsCounters {
     }
 
     /// The usage of the fixed window of a key.
-    fn counted(&self, key: CountedKey<'_>) -> PyResult<LimitsCall> {
+    fn counted(&self, key: KeyArgument<'_>) -> PyResult<LimitsCall> {
         Ok(self.call(match self.fixed_window(key.0)? {
             Some(limit) => LimitsStep::Peek { limit, cost: 0 },
             None => LimitsStep::Unused,
@@ -75,7 +75,7 @@ impl LimitsCounters {
     }
 
     /// Forgets what was counted for a key by `fixed-window` and `moving-window`.
-    fn clear(&self, key: CountedKey<'_>) -> PyResult<LimitsCall> {
+    fn clear(&self, key: KeyArgument<'_>) -> PyResult<LimitsCall> {
         let Some(fixed) = self.fixed_window(key.0)? else {
             return Ok(self.call(LimitsStep::Unused));
         };
@@ -87,7 +87,7 @@ impl LimitsCounters {
     fn charge(
         &self,
         strategy: Strategy,
-        key: CountedKey<'_>,
+        key: KeyArgument<'_>,
         amount: Whole,
         window: Seconds,
         cost: Whole,
@@ -101,7 +101,7 @@ impl LimitsCounters {
     fn peek(
         &self,
         strategy: Strategy,
-        key: CountedKey<'_>,
+        key: KeyArgument<'_>,
         amount: Whole,
         window: Seconds,
         cost: Whole,
@@ -116,7 +116,7 @@ impl LimitsCounters {
     fn next_free(
         &self,
         strategy: Strategy,
-        key: CountedKey<'_>,
+        key: KeyArgument<'_>,
         window: Seconds,
         used: Option<u64>,
     ) -> PyResult<LimitsCall> {
@@ -128,7 +128,7 @@ impl LimitsCounters {
     fn forget(
         &self,
         strategy: Strategy,
-        key: CountedKey<'_>,
+        key: KeyArgument<'_>,
         window: Seconds,
     ) -> PyResult<LimitsCall> {
         let limit = limit(strategy, key, Whole(1), window)?;
@@ -200,7 +200,7 @@ impl LimitsCounters {
 
 fn limit(
     strategy: Strategy,
-    key: CountedKey<'_>,
+    key: KeyArgument<'_>,
     amount: Whole,
     window: Seconds,
 ) -> PyResult<StrategyLimit> {

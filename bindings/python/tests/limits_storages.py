@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import time
 
 import limits.aio.strategies
 import limits.strategies
@@ -10,6 +11,15 @@ from limits.storage import storage_from_string
 import tidegate.limits  # noqa: F401
 
 STRATEGIES = ["fixed-window", "moving-window", "sliding-window-counter", "token-bucket", "sliding-window-log"]
+
+
+def ready(storage):
+    """Waits until a storage has reached Redis."""
+    end = time.monotonic() + 20
+    while not storage.check():
+        assert time.monotonic() < end, "Redis does not answer"
+        time.sleep(0.01)
+    return storage
 
 
 class Waiting:
@@ -37,8 +47,12 @@ class Opened:
         storage = storage_from_string(self.uri, **options)
         return Waiting(storage, self.loop) if self.loop else storage
 
+    def ready_storage(self):
+        """A storage that has reached Redis, however busy the machine is."""
+        return ready(self.storage())
+
     def limiter(self, strategy, storage=None):
-        storage = storage or self.storage()
+        storage = storage or self.ready_storage()
         if self.loop:
             return Waiting(limits.aio.strategies.STRATEGIES[strategy](storage.target), self.loop)
         return limits.strategies.STRATEGIES[strategy](storage)

@@ -13,7 +13,7 @@ from limits.aio.strategies import STRATEGIES as ASYNC_STRATEGIES
 from limits.storage import storage_from_string
 from limits.strategies import STRATEGIES
 from limits_storages import STRATEGIES as ALL
-from limits_storages import Opened
+from limits_storages import Opened, ready
 
 from tidegate import StoreError
 
@@ -99,7 +99,7 @@ def test_a_denied_hit_says_when_it_would_be_allowed(opened, strategy):
 
 def test_answers_are_used_once_and_in_their_own_thread_and_task_alone(redis):
     uri = f"tidegate+{redis.url}?deadline=2"
-    one, other = (STRATEGIES["token-bucket"](storage_from_string(uri)) for _ in range(2))
+    one, other = (STRATEGIES["token-bucket"](ready(storage_from_string(uri))) for _ in range(2))
     item = parse("100/day")
 
     def left(limiter):
@@ -134,6 +134,8 @@ def test_answers_are_used_once_and_in_their_own_thread_and_task_alone(redis):
         async def left():
             return (await limiter.get_window_stats(item, "key")).remaining
 
+        while not await limiter.storage.check():
+            await asyncio.sleep(0.01)
         await limiter.hit(item, "key")
         assert await asyncio.create_task(limiter.hit(item, "key"))
         assert await asyncio.create_task(left()) == 98, "another task asks Redis"
@@ -144,7 +146,7 @@ def test_answers_are_used_once_and_in_their_own_thread_and_task_alone(redis):
 
 
 def test_answers_get_old(redis):
-    limiter = STRATEGIES["token-bucket"](storage_from_string(f"tidegate+{redis.url}?deadline=2"))
+    limiter = STRATEGIES["token-bucket"](ready(storage_from_string(f"tidegate+{redis.url}?deadline=2")))
     item = parse("10/second")
     assert limiter.hit(item, "key", cost=10)
     time.sleep(0.35)
@@ -154,13 +156,17 @@ def test_answers_get_old(redis):
 def test_processes_share_counters_and_strategies_do_not(redis):
     uri = f"tidegate+{redis.url}?deadline=2"
     item = parse("2/day")
+
+    def limiter(strategy, options=""):
+        return STRATEGIES[strategy](ready(storage_from_string(uri + options)))
+
     for strategy in ALL * 2:
         # Made anew each time: a strategy that is changed meets what the one before has written.
-        STRATEGIES[strategy](storage_from_string(uri)).hit(item, "key")
+        assert limiter(strategy).hit(item, "key"), strategy
     for strategy in ALL:
-        assert not STRATEGIES[strategy](storage_from_string(uri)).hit(item, "key"), strategy
-        assert STRATEGIES[strategy](storage_from_string(uri)).hit(parse("3/day"), "key"), "another limit"
-        assert STRATEGIES[strategy](storage_from_string(uri + "&namespace=other")).hit(item, "key")
+        assert not limiter(strategy).hit(item, "key"), strategy
+        assert limiter(strategy).hit(parse("3/day"), "key"), "another limit"
+        assert limiter(strategy, "&namespace=other").hit(item, "key")
 
 
 def test_what_limits_has_written_is_no_error(redis):
@@ -168,12 +174,12 @@ def test_what_limits_has_written_is_no_error(redis):
     for key in ("LIMITS:LIMITER/key/2/1/day", "LIMITER/key/2/1/day"):
         redis.ask("lpush", key, "1")
     for strategy in ALL:
-        limiter = STRATEGIES[strategy](storage_from_string(f"tidegate+{redis.url}?deadline=2"))
+        limiter = STRATEGIES[strategy](ready(storage_from_string(f"tidegate+{redis.url}?deadline=2")))
         assert [limiter.hit(item, "key") for _ in range(3)] == [True, True, False], strategy
 
 
 def test_keys_are_readable_or_hashed_if_they_are_long(redis):
-    storage = storage_from_string(f"tidegate+{redis.url}?deadline=2", key_secret="of all instances")
+    storage = ready(storage_from_string(f"tidegate+{redis.url}?deadline=2", key_secret="of all instances"))
     STRATEGIES["token-bucket"](storage).hit(parse("5/minute"), "127.0.0.1", "home")
     STRATEGIES["fixed-window"](storage).hit(parse("5/minute"), "x" * 100)
     keys = [key for key in redis.ask("keys", "tg:*") if "limits" in key]
@@ -185,7 +191,7 @@ def test_keys_are_readable_or_hashed_if_they_are_long(redis):
 def test_a_clock_of_python_decides_over_redis(redis):
     import hiro
 
-    limiter = STRATEGIES["fixed-window"](storage_from_string(f"tidegate+{redis.url}?deadline=2&clock=python"))
+    limiter = STRATEGIES["fixed-window"](ready(storage_from_string(f"tidegate+{redis.url}?deadline=2&clock=python")))
     with hiro.Timeline().freeze() as timeline:
         assert [limiter.hit(parse("1/hour"), "key") for _ in range(2)] == [True, False]
         timeline.forward(3601)
@@ -195,9 +201,11 @@ def test_a_clock_of_python_decides_over_redis(redis):
 @pytest.mark.parametrize("strategy", ALL)
 def test_the_event_loop_goes_on_while_redis_stands_still(own_redis, strategy):
     async def longest_pause():
-        storage = storage_from_string(f"async+tidegate+{own_redis.url}")
+        # Longer than the loop may stand still: if calls blocked it, that would show on a busy machine, too.
+        storage = storage_from_string(f"async+tidegate+{own_redis.url}?deadline=0.3")
         limiter, item = ASYNC_STRATEGIES[strategy](storage), parse("1000/day")
-        await storage.check()
+        while not await storage.check():
+            await asyncio.sleep(0.01)
         pauses, failures, is_over = [], [], False
 
         async def watch():
@@ -208,26 +216,23 @@ def test_the_event_loop_goes_on_while_redis_stands_still(own_redis, strategy):
 
         watching = asyncio.create_task(watch())
         with own_redis.stopped():
-            end = time.monotonic() + 0.2
-            while time.monotonic() < end:
+            for _ in range(2):
                 try:
                     await limiter.hit(item, "key")
                 except StoreError:
                     failures.append(1)
-                await asyncio.sleep(0)
         is_over = True
         await watching
-        assert failures
+        assert len(failures) == 2
         return max(pauses)
 
     # The machine may be busy: one quiet run shows what the storage does.
-    assert any(asyncio.run(longest_pause()) < 0.02 for _ in range(10))
+    assert any(asyncio.run(longest_pause()) < 0.15 for _ in range(5))
 
 
 def test_a_redis_that_stands_still_costs_a_thread_no_more_than_the_deadline(own_redis):
-    storage = storage_from_string(f"tidegate+{own_redis.url}")
+    storage = ready(storage_from_string(f"tidegate+{own_redis.url}"))
     limiter, item = STRATEGIES["token-bucket"](storage), parse("1000/day")
-    assert storage.check()
     longest = []
     with own_redis.stopped():
         end = time.monotonic() + 0.5
@@ -237,9 +242,6 @@ def test_a_redis_that_stands_still_costs_a_thread_no_more_than_the_deadline(own_
                 limiter.hit(item, "key")
             longest.append(time.perf_counter() - before)
         assert not storage.check()
-    assert sorted(longest)[len(longest) // 2] < 0.02
-    end = time.monotonic() + 5
-    while not storage.check():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    assert sorted(longest)[len(longest) // 2] < 0.05
+    ready(storage)
     assert limiter.hit(item, "key")

@@ -29,7 +29,7 @@ def opened(request):
 
 
 def test_a_counter_counts_beyond_any_limit(opened):
-    storage = opened.storage()
+    storage = opened.ready_storage()
     key = RateLimitItemPerMinute(1).key_for("user_42")
     assert [storage.incr(key, 60), storage.incr(key, 60, amount=10), storage.incr(key, 60)] == [1, 11, 12]
     assert storage.get(key) == 12
@@ -37,14 +37,14 @@ def test_a_counter_counts_beyond_any_limit(opened):
 
 
 def test_a_key_that_was_not_counted_has_no_window(opened):
-    storage = opened.storage()
-    for key in ("LIMITER/nobody/1/1/minute", "nobody"):
+    storage = opened.ready_storage()
+    for key in ("LIMITER/unknown/1/1/minute", "unknown"):
         assert storage.get(key) == 0
         assert storage.get_expiry(key) == pytest.approx(time.time(), abs=2)
 
 
 def test_a_key_of_any_form_has_the_window_of_its_first_hit(opened):
-    storage = opened.storage()
+    storage = opened.ready_storage()
     for key in ("user", "a/b", "a/1/1/fortnight", "LIMITER/10/1/second"):
         assert [storage.incr(key, 60), storage.incr(key, 600), storage.get(key)] == [1, 2, 2]
         assert storage.get_expiry(key) == pytest.approx(time.time() + 60, abs=2)
@@ -53,7 +53,7 @@ def test_a_key_of_any_form_has_the_window_of_its_first_hit(opened):
 
 
 def test_windows_end(opened):
-    storage = opened.storage()
+    storage = opened.ready_storage()
     storage.incr("LIMITER/1/1/second", 1)
     assert storage.acquire_entry("LIMITER/1/1/second", 1, 1)
     assert not storage.acquire_entry("LIMITER/1/1/second", 1, 1)
@@ -64,7 +64,7 @@ def test_windows_end(opened):
 
 
 def test_the_moving_window_starts_at_its_oldest_entry(opened):
-    storage = opened.storage()
+    storage = opened.ready_storage()
     key = "LIMITER/k/10/1/minute"
     start, count = storage.get_moving_window(key, 10, 60)
     assert (start, count) == (pytest.approx(time.time(), abs=2), 0)
@@ -82,7 +82,7 @@ def test_the_moving_window_starts_at_its_oldest_entry(opened):
 
 
 def test_sliding_windows_are_counted_and_cleared(opened):
-    storage = opened.storage()
+    storage = opened.ready_storage()
     key, day = "LIMITER/k/10/1/day", 86_400
     assert storage.get_sliding_window(key, day)[2] == 0
     assert storage.acquire_sliding_window_entry(key, 10, day, amount=4)
@@ -96,7 +96,7 @@ def test_sliding_windows_are_counted_and_cleared(opened):
 
 
 def test_a_reset_forgets_and_counts_all(opened):
-    storage = opened.storage()
+    storage = opened.ready_storage()
     for index in range(10):
         storage.incr(RateLimitItemPerMinute(10).key_for(str(index)), 60)
         storage.incr(RateLimitItemPerMinute(10, namespace="OTHER").key_for(str(index)), 60)
@@ -111,7 +111,7 @@ def test_a_reset_forgets_and_counts_all(opened):
 
 
 def test_costs_are_whole_numbers_or_rounded_up(opened):
-    storage = opened.storage()
+    storage = opened.ready_storage()
     key = "LIMITER/k/50/1/minute"
     assert storage.incr(key, 60, amount=7.5) == 8
     assert storage.incr(key, 60, amount=0) == 8

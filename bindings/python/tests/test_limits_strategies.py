@@ -1,5 +1,8 @@
 """The strategies over the storages of the plugin: those of `limits` mean what they mean there, the new ones are exact."""
 
+import doctest
+import importlib
+import inspect
 import random
 import sys
 import threading
@@ -12,7 +15,7 @@ from limits.aio.storage import MemoryStorage as AsyncMemoryStorage
 from limits.errors import ConfigurationError
 from limits.storage import MemoryStorage, storage_from_string
 from limits.strategies import STRATEGIES as REGISTERED
-from limits_storages import STRATEGIES, Opened
+from limits_storages import STRATEGIES, Opened, ready
 
 import tidegate.limits
 import tidegate.limits.aio
@@ -164,7 +167,7 @@ def test_threads_are_admitted_exactly(uri, strategy):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_threads_are_admitted_exactly_over_redis(redis, strategy):
-    limiter = REGISTERED[strategy](storage_from_string(f"tidegate+{redis.url}", deadline=5.0))
+    limiter = REGISTERED[strategy](ready(storage_from_string(f"tidegate+{redis.url}", deadline=5.0)))
     item, start, admitted = parse("50/day"), threading.Barrier(16), []
 
     def hit():
@@ -177,3 +180,17 @@ def test_threads_are_admitted_exactly_over_redis(redis, strategy):
     for thread in threads:
         thread.join()
     assert sum(admitted) == 50
+
+
+MODULES = ["", "._answers", "._counters", "._operations", "._storage", "._strategies", ".aio"]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_run_and_every_class_has_one(module):
+    found = importlib.import_module("tidegate.limits" + module)
+    assert doctest.testmod(found).failed == 0
+    for name in getattr(found, "__all__", []):
+        text = inspect.getdoc(getattr(found, name))
+        assert text, name
+        if inspect.isclass(getattr(found, name)):
+            assert ">>>" in text, name
