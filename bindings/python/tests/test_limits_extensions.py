@@ -203,5 +203,5 @@ def test_the_event_loop_of_slowapi_waits_for_redis_no_longer_than_the_deadline(o
                     assert (await client.get("/")).status_code == 200
         return max(durations)
 
-    # The machine may be busy: one quiet run shows what the storage does.
-    assert any(asyncio.run(longest_hit()) < 0.05 for _ in range(5))
+    # The deadline is 15 ms, but the machine may be busy. A storage that waits for Redis would not return at all.
+    assert any(asyncio.run(longest_hit()) < 0.2 for _ in range(5))
