@@ -291,6 +291,38 @@ impl<'a> Attributes<'a> {
         self.insert_raw_path(path, slashes)
     }
 
+    /// Adds another path under which the service may know the request, besides that of the attribute `path`, such as
+    /// the one relative to the prefix that the service is mounted at. A rule applies if it or any of its
+    /// [readings](path::readings) matches. The attribute `path` stays as it is.
+    ///
+    /// ```
+    /// use tidegate::path::EncodedSlashes;
+    /// use tidegate::rules::RuleSet;
+    /// use tidegate::{Attributes, Gate, MemoryStore};
+    ///
+    /// let rules = RuleSet::from_yaml("rules: [{id: login, match: {path: /login}, per: [], limit: 1/minute}]")?;
+    /// let gate = Gate::new(MemoryStore::new(), rules);
+    /// let mut attributes = Attributes::new();
+    /// attributes.insert_raw_path("/shop/login", EncodedSlashes::Decode)?;
+    /// assert!(gate.try_decide(&attributes)?.is_unmatched());
+    /// attributes.add_path_reading("/login", EncodedSlashes::Decode)?;
+    /// assert_eq!(gate.try_decide(&attributes)?.rule(), Some("login"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_path_reading(
+        &mut self,
+        path: &str,
+        slashes: EncodedSlashes,
+    ) -> Result<(), AttributeError> {
+        let read = path::readings(path, slashes)?;
+        for reading in std::iter::once(read.normal.into_owned()).chain(read.others) {
+            if self.get("path") != Some(&reading) && !self.other_paths.contains(&reading) {
+                self.other_paths.push(reading);
+            }
+        }
+        Ok(())
+    }
+
     /// Adds or replaces an attribute. An empty value removes it.
     ///
     /// ```

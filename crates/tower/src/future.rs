@@ -73,18 +73,11 @@ impl RequestHandler {
     {
         let (parts, body) = request.into_parts();
         let (mut parts, decided) = self.decide(parts).await;
-        let mut receipt = match decided {
+        let mut receipt = match self.answer(&parts, decided) {
             Ok(receipt) => receipt,
-            Err(error) => {
-                let reply = reply::refused(&error, &self.protocol(&parts));
-                return Ok(reply.map(ResponseBody::of_bytes));
-            }
+            Err(reply) => return Ok(reply.map(ResponseBody::of_bytes)),
         };
         let decision = receipt.decision();
-        if decision.is_denied() {
-            let reply = reply::denied(decision, &self.settings.denial, &self.protocol(&parts));
-            return Ok(reply.map(ResponseBody::of_bytes));
-        }
         let (hold, left) = self.hold(decision);
         let delay = decision.delay();
         if !delay.is_zero() {
@@ -126,6 +119,22 @@ impl RequestHandler {
         Ok(Response::from_parts(head, ResponseBody::new(body, tail)))
     }
 
+    /// The receipt of a request that may go on; the answer to any other.
+    pub(crate) fn answer(
+        &self,
+        parts: &request::Parts,
+        decided: Result<Box<Receipt>, RequestError>,
+    ) -> Result<Box<Receipt>, Response<Bytes>> {
+        match decided {
+            Ok(receipt) if receipt.decision().is_denied() => {
+                let (decision, denial) = (receipt.decision(), &self.settings.denial);
+                Err(reply::denied(decision, denial, &self.protocol(parts)))
+            }
+            Ok(receipt) => Ok(receipt),
+            Err(error) => Err(reply::refused(&error, &self.protocol(parts))),
+        }
+    }
+
     fn protocol(&self, parts: &request::Parts) -> Protocol {
         if let Some(protocol) = &self.settings.protocol {
             return protocol.clone();
@@ -143,7 +152,7 @@ impl RequestHandler {
     }
 
     /// Decides a request by its head. A client that goes away meanwhile gives back what was charged.
-    fn decide(self: &Arc<Self>, mut parts: request::Parts) -> Cancellable {
+    pub(crate) fn decide(self: &Arc<Self>, mut parts: request::Parts) -> Cancellable {
         let handler = Arc::clone(self);
         // Boxed where it is made: passed on by value it would be moved as a whole.
         let deciding = Box::pin(async move {

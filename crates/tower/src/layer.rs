@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue, request, response};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Response, request, response};
 use tidegate::address::{ForwardedHeader, TrustedProxies};
 use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
@@ -13,10 +14,11 @@ use tidegate::rules::{DenialAnswer, FrontEnd};
 use tidegate::{AttributeError, Attributes, Costs, Gate};
 use tower_layer::Layer;
 
+use crate::admitted::AdmittedRequest;
 use crate::background::BackgroundRequests;
 use crate::described::DescribedCall;
 use crate::error::RequestError;
-use crate::future::{self, DescribedRequest};
+use crate::future::{self, DescribedRequest, RequestHandler};
 use crate::reply::Protocol;
 use crate::service::RateLimit;
 use crate::settings::Settings;
@@ -290,6 +292,46 @@ impl RateLimitLayer {
     fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         change(Arc::make_mut(&mut self.settings));
         self
+    }
+
+    /// Decides a request by its head, for a server that calls its service itself: the request without the headers that
+    /// the service must not see, and either what is left to do for it or the answer to its client. Ready at the first
+    /// poll if the store is in memory. Dropped before, it gives back what was charged.
+    ///
+    /// ```
+    /// # async fn call(layer: tidegate_tower::RateLimitLayer, request: http::request::Parts) {
+    /// let (request, decided) = layer.decide(request).await;
+    /// match decided {
+    ///     Ok(mut admitted) => {
+    ///         let permit = admitted.hold();
+    ///         tokio::time::sleep(admitted.decision().delay()).await;
+    ///         admitted.begin();
+    ///         let answer = http::Response::new(format!("called for {}", request.uri));
+    ///         admitted.answered(Some(&answer));
+    ///         for (name, value) in admitted.headers() {
+    ///             println!("{name}: {value}");
+    ///         }
+    ///         drop(permit);
+    ///     }
+    ///     Err(reply) => println!("{}", reply.status()),
+    /// }
+    /// # }
+    /// ```
+    pub async fn decide(
+        &self,
+        request: request::Parts,
+    ) -> (
+        request::Parts,
+        Result<AdmittedRequest, Box<Response<Bytes>>>,
+    ) {
+        let handler = Arc::new(RequestHandler {
+            gate: Arc::clone(&self.gate),
+            settings: Arc::clone(&self.settings),
+        });
+        let (request, decided) = handler.decide(request).await;
+        let answered = handler.answer(&request, decided);
+        let admitted = answered.map(|receipt| AdmittedRequest::new(handler, receipt));
+        (request, admitted.map_err(Box::new))
     }
 
     /// What a request is known by, as it would be decided: to explain it. Removes the headers that the service must

@@ -48,6 +48,7 @@
 //! | [`RateLimitLayer`] | the settings |
 //! | [`RateLimit`], [`ResponseFuture`], [`ResponseBody`] | the service that the layer makes, and its answers |
 //! | [`PeerAddress`], [`client_address`], [`ForwardedHeader`] | where the address of a client comes from |
+//! | [`AdmittedRequest`] | a request that may go on, for servers that call their service themselves |
 //! | [`UnderscoreHeaders`] | headers that some servers treat as others |
 //! | [`RequestPermit`], [`BackgroundRequests`] | how long a permit of a concurrency limit is held |
 //! | [`denied`], [`refused`], [`problem`], [`insert_headers`] | the answers, for front ends that make their own |
@@ -57,6 +58,7 @@
 
 #![forbid(unsafe_code)]
 
+mod admitted;
 mod background;
 mod body;
 mod described;
@@ -72,6 +74,7 @@ mod twins;
 mod undo;
 mod watch;
 
+pub use admitted::AdmittedRequest;
 pub use background::BackgroundRequests;
 pub use body::ResponseBody;
 pub use described::{DenialForm, DescribedCall, ReceiptSlot};

@@ -111,7 +111,7 @@ impl Drop for Waiting {
     }
 }
 
-async fn give_back(gate: &Gate, receipt: Receipt) {
+pub(crate) async fn give_back(gate: &Gate, receipt: Receipt) {
     if let Err(error) = gate.give_back(receipt).await {
         tracing::debug!(%error, "what a request was charged could not be given back");
     }

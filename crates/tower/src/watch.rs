@@ -40,12 +40,17 @@ impl Watch {
         decision: &Decision,
         answered: Result<Response<B>, E>,
     ) -> Result<Response<B>, E> {
+        self.report(decision, answered.as_ref().ok());
+        answered
+    }
+
+    /// Reports how it ended; none if the service failed.
+    pub(crate) fn report<B>(self, decision: &Decision, answer: Option<&Response<B>>) {
         if let Some(began) = self.began
-            && let Some(ended) = ended(answered.as_ref().ok(), began)
+            && let Some(ended) = ended(answer, began)
         {
             decision.observe(ended);
         }
-        answered
     }
 }
 

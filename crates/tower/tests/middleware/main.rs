@@ -5,6 +5,7 @@
 
 mod adaptive;
 mod budgets;
+mod decide;
 mod gone;
 mod grpc;
 mod permits;
