@@ -45,7 +45,7 @@ pub(crate) struct GateCore {
 
 /// Where a gate counts.
 enum GateCounters {
-    Memory(Box<Gate>, MemoryCounters),
+    Memory(Arc<Gate>, MemoryCounters),
     Redis(RedisGate),
 }
 
@@ -164,7 +164,6 @@ impl GateCore {
     }
 
     /// The gate of this process, for the middleware.
-    #[expect(dead_code, reason = "the middleware uses it")]
     pub(crate) fn gate(&self, py: Python<'_>) -> PyResult<GateInUse<'_>> {
         match &self.counters {
             GateCounters::Memory(gate, counters) => {
@@ -180,10 +179,9 @@ impl GateCore {
 }
 
 /// The gate of this process.
-#[expect(dead_code, reason = "the middleware uses it")]
 pub(crate) enum GateInUse<'g> {
     /// Decides immediately, with the interpreter held.
-    Memory(&'g Gate),
+    Memory(&'g Arc<Gate>),
     /// Decides on the runtime, once the store has had its time to connect.
     Redis(Arc<OpenedRedis>, Arc<Gate>),
 }
@@ -224,7 +222,7 @@ impl PyGate {
             GivenStore::Memory(counters) => {
                 let clock = counters.clock.clone();
                 let gate = Gate::with_clock(Arc::clone(&counters.store), rules, clock);
-                GateCounters::Memory(Box::new(gate), counters)
+                GateCounters::Memory(Arc::new(gate), counters)
             }
             GivenStore::Redis(handle, clock) => {
                 let gate = Arc::new(PerProcess::new());

@@ -1,0 +1,111 @@
+"""The middleware of Python answers as that of Rust, byte for byte: the same requests to real servers of both."""
+
+import json
+
+import pytest
+from serving import exchange, reference, serving
+
+RULES = """
+rules:
+  - {id: login, match: {path: /login}, per: [ip], limit: 2/minute}
+  - {id: files, match: {path: /files/**, method: [GET, PUT]}, per: [ip], limit: 2/hour; 9/day}
+  - {id: users, match: {path: /users}, per: [user_id], missing: deny, limit: 2/minute}
+  - {id: keys, match: {path: /keys}, per: [header.x-api-key], missing: deny, limit: 2/minute}
+  - {id: tokens, match: {path: /tokens}, per: [header.authorization], missing: deny, limit: 1/minute}
+  - {id: hosts, match: {path: /hosts, host: '*.example'}, per: [host], limit: 1/minute}
+  - {id: export, match: {path: /export}, per: [], limit: 3/minute}
+  - {id: large, match: {path: /large}, per: [], cost: 5, limit: 3/minute}
+  - {id: blocked, match: {path: /blocked}, per: [], limit: blocked}
+  - {id: own, match: {path: /own}, per: [], limit: 1/minute, denied: {status: 403, title: 'No {rule}', detail: 'in {retry_after}', headers: {X-Help: '{limit}'}}}
+  - {id: when, match: {path: /when, when: 'attributes["method"] == "PUT"'}, per: [], limit: 1/minute}
+  - {id: shadow, match: {path: /shadow}, per: [], limit: 1/minute, mode: shadow}
+  - {id: post, match: {path: /post}, per: [], limit: 1/minute, denied: {status: 429}}
+"""
+
+# Method, target and more headers. `Host` is a.example unless it is given.
+REQUESTS = [
+    ("GET", "/", {}),
+    *[("GET", path, {}) for path in ("/login", "/login?x=1", "/login", "/%6cogin", "//login", "/./login", "/x/../login", "/login;v=1")],
+    *[("GET", path, {}) for path in ("/LOGIN", "/login/", "/%2flogin", "/x%2f..%2flogin", "/%zz", "/%00", "/%ff", "/caf%c3%a9", "/a%20b")],
+    ("HEAD", "/login", {}),
+    ("OPTIONS", "/login", {}),
+    *[("GET", "/files/a", {})] * 3,
+    *[("PUT", "/files/b%2fc", {})] * 2,
+    ("POST", "/files/a", {"Content-Length": "0"}),
+    ("GET", "/users", {}),
+    *[("GET", "/users", {"X-User": "u1"})] * 3,
+    ("GET", "/users", {"X-User": "u2"}),
+    ("GET", "/keys", {}),
+    *[("GET", "/keys", {"X-Api-Key": "k1"})] * 3,
+    ("GET", "/keys", {"X-Api-Key": "  k2  "}),
+    ("GET", "/keys", {"X_Api_Key": "k3"}),
+    ("GET", "/tokens", {}),
+    ("GET", "/tokens", {"Authorization": "Bearer t1"}),
+    ("GET", "/tokens", {"Authorization": "bearer  t1"}),
+    ("GET", "/hosts", {"Host": "A.Example:80"}),
+    ("GET", "/hosts", {"Host": "a.example."}),
+    ("GET", "/hosts", {"Host": "b.example"}),
+    *[("GET", "/export", {})] * 2,
+    ("GET", "/large", {}),
+    ("GET", "/blocked", {}),
+    *[("GET", "/own", {})] * 2,
+    *[("PUT", "/when", {"Content-Length": "0"})] * 2,
+    ("GET", "/when", {}),
+    *[("GET", "/shadow", {})] * 2,
+    *[("GET", "/post", {"Content-Type": "application/grpc"})] * 2,
+    *[("GET", "/post", {"Content-Type": "application/grpc-web+proto"})] * 2,
+    *[("GET", "/login", {"X-Forwarded-For": "203.0.113.7"})] * 3,
+    ("GET", "/login", {"X-Forwarded-For": "6.6.6.6, 203.0.113.7"}),
+    ("GET", "/login", {"Forwarded": "for=203.0.113.7"}),
+    ("GET", "/login", {"Forwarded": "for=203.0.113.8", "X-Forwarded-For": "203.0.113.7"}),
+    ("GET", "/login", {"X-Forwarded-For": "nobody"}),
+]
+# What servers add by themselves.
+OF_SERVERS = {"date", "server", "connection", "transfer-encoding", "content-length"}
+
+
+def sent(method, target, headers):
+    headers = {"Host": "a.example", "Connection": "close", **headers}
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def comparable(answer):
+    status, headers, body = answer
+    found = sorted((name.lower(), value) for name, value in headers if name.lower() not in OF_SERVERS)
+    # Time passes between the two.
+    found = [(name, "soon" if name in ("x-ratelimit-reset", "grpc-retry-pushback-ms") else value) for name, value in found]
+    return status, found, body
+
+
+def test_requests_are_answered_as_by_the_middleware_of_rust(tmp_path):
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(RULES)
+    proxies = ["127.0.0.0/8"]
+    differences = []
+    for server in ("gunicorn", "uvicorn", "hypercorn"):
+        # A new reference for each, with nothing used.
+        with reference(rules, proxies) as rust, serving(server, RULES=str(rules), PROXIES=" ".join(proxies)) as python:
+            exchange(rust, sent("GET", "/ready", {}))
+            for number, request in enumerate(REQUESTS):
+                raw = sent(*request)
+                expected, found = comparable(exchange(rust, raw)), comparable(exchange(python, raw))
+                if expected != found:
+                    differences.append(f"{server} {number} {request}:\n  rust   {expected}\n  python {found}")
+    assert not differences, "\n".join(differences)
+
+
+@pytest.mark.parametrize("server", ["gunicorn", "uvicorn", "hypercorn"])
+def test_no_spelling_of_a_path_escapes_a_rule(server, tmp_path):
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("rules: [{id: login, match: {path: /login}, per: [], limit: 1/day}]")
+    spellings = ["/login", "/%6Cogin", "/%6c%6f%67%69%6e", "//login", "///login", "/./login", "/x/%2e%2e/login", "/login;a=b", "/login%3ba=b",
+                 "/login?a=b", "/login#a", "/%2flogin", "/x/..%2flogin", "http://a.example/login", "/login%23a", "/login/."]
+    with serving(server, RULES=str(rules)) as port:
+        assert exchange(port, sent("GET", "/login", {}))[0] == 200
+        for target in spellings:
+            status, _, body = exchange(port, sent("GET", target, {}))
+            # A server may refuse a spelling, and an application may take one for another path than /login.
+            assert status == 429 or status == 400 or target in ("/login%23a", "/login/."), f"{target}: {status}"
+            if status == 429:
+                assert json.loads(body)["violated-policies"] == ["login"]
