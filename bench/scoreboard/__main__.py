@@ -8,6 +8,7 @@ import time
 
 from . import bounds, report, results
 from .groups import envoy, gateway, growth, idle, library, memory, protocols
+from .groups import growth, idle, library, memory, protocols, python
 from .settings import BENCH, ROOT, ROUNDS, SECONDS, TARGET, bench_program
 from .process import stop_all
 
@@ -25,6 +26,7 @@ GROUPS = {
     "limits": (growth.limits, "growth with the limits of a request"),
     "connections": (growth.connections, "growth with connections"),
     "instances": (growth.instances, "growth with instances on one Redis"),
+    "python": (python.measure, "limiters of Python"),
 }
 # Programs that check a bound of their own, and are not a part of the page.
 CHECKS = {

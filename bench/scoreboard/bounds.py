@@ -15,8 +15,8 @@ class Bound:
     A row is found by the start of its contender, or by its position on the axis of a chart.
     """
 
-    def __init__(self, group, ours, theirs, goal, case="", most=None, why="", figure="cpu_us"):
-        self.group, self.ours, self.theirs, self.case, self.figure = group, ours, theirs, case, figure
+    def __init__(self, group, ours, theirs, goal, case="", most=None, why="", figure="cpu_us", unit="bytes"):
+        self.group, self.ours, self.theirs, self.case, self.figure, self.unit = group, ours, theirs, case, figure, unit
         self.goal, self.most, self.why = goal, most or goal, why
 
     def find(self, rows, which):
@@ -42,7 +42,7 @@ class Bound:
         return f"{self.group}: {title[0]}, compared with {title[1]}{case}", times
 
     def shown(self, figure):
-        return f"{figure:.2f} times" if self.theirs is not None else f"{figure:,.0f} bytes"
+        return f"{figure:.2f} times" if self.theirs is not None else f"{figure:,.0f} {self.unit}"
 
 
 def library(case, goal, **more):
@@ -67,6 +67,13 @@ BOUNDS = [
     Bound("envoy", "tidegate", "bare tonic", 1.0, most=1.1, why=ENVOY),
     Bound("memory", "tidegate, server on two cores", None, 60, "1,000,000 keys", figure="bytes"),
     Bound("rules", 1_000, 10, 2.0),
+    Bound("python", "tidegate, allow", "limits, hit, fixed-window", 1 / 15, "a decision in memory"),
+    Bound("python", "tidegate, check", "limits, hit, fixed-window", 1 / 10, "a decision in memory"),
+    Bound("python", "tidegate", "Flask-Limiter", 1 / 10, "what a limit adds to a request of Flask"),
+    Bound("python", "tidegate", None, 50, "16 threads", figure="admitted", unit="admitted"),
+    Bound("python", "tidegate", None, 1, "commands to Redis", figure="commands", unit="commands"),
+    Bound("python", "tidegate", None, 20_000, "the event loop", figure="stall_us", unit="µs"),
+    Bound("python", "tidegate", None, 0, "requests that fail", figure="failed", unit="of all requests"),
 ]
 
 

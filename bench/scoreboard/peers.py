@@ -10,6 +10,20 @@ from .settings import PEERS, ROOT, TARGET
 
 THROTTLECRAB = "0.4.40"
 LIMITS = "5.8.0"
+# What runs next to Tidegate in Python.
+PYTHON = {
+    "limits": LIMITS,
+    "Flask-Limiter": "4.1.1",
+    "slowapi": "0.1.10",
+    "aiolimiter": "1.3.0",
+    "pyrate-limiter": "4.5.1",
+    "Flask": "3.1.3",
+    "starlette": "1.10.0",
+    "Django": "5.2.19",
+    "djangorestframework": "3.18.3",
+    "redis": "8.1.0",
+}
+MATURIN = "1.16.0"
 
 
 def _run(what, *command):
@@ -42,6 +56,28 @@ def python_limits():
         _run("a Python environment", "python3", "-m", "venv", PEERS / "venv")
     if subprocess.run([python, "-c", "import limits"], capture_output=True, check=False).returncode:
         _run("limits", python, "-m", "pip", "install", "--quiet", f"limits=={LIMITS}")
+    return str(python)
+
+
+@functools.cache
+def python_frameworks():
+    """The Python of an environment that has Tidegate's wheel, built for release, and its peers. `TIDEGATE_WHEEL` names another wheel."""
+    here = PEERS / "python"
+    python = here / "bin/python"
+    if not python.exists():
+        _run("a Python environment", "python3", "-m", "venv", here)
+    wanted = [f"{name}=={version}" for name, version in PYTHON.items()]
+    _run("limiters of Python", python, "-m", "pip", "install", "--quiet", f"maturin=={MATURIN}", *wanted)
+    wheel = os.environ.get("TIDEGATE_WHEEL")
+    if not wheel:
+        wheels = TARGET / "wheels-bench"
+        shutil.rmtree(wheels, ignore_errors=True)
+        manifest = ROOT / "bindings/python/Cargo.toml"
+        build = [here / "bin/maturin", "build", "--release", "--locked", "--quiet", "--target-dir", TARGET, "--manifest-path", manifest, "--out", wheels]
+        _run("Tidegate for Python", *build)
+        wheel = next(wheels.glob("tidegate-*.whl"))
+    _run("Tidegate for Python", python, "-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", wheel)
+    _run("types for Tidegate", python, "-m", "pip", "install", "--quiet", "typing_extensions")
     return str(python)
 
 

@@ -100,6 +100,8 @@ def versions():
         found[pathlib.Path(path).name] = number_in(first_line(path, flag).rsplit("ersion:", 1)[-1])
     found["throttlecrab-server"] = peers.THROTTLECRAB
     found["limits (Python)"] = peers.LIMITS
+    for name in ("Flask-Limiter", "slowapi", "aiolimiter", "pyrate-limiter", "djangorestframework"):
+        found[name] = peers.PYTHON[name]
     packages = re.findall(r'name = "([^"]+)"\nversion = "([^"]+)"', (BENCH / "Cargo.lock").read_text())
     for name in ("governor", "throttlecrab", "limitador", "axum", "hyper", "tonic"):
         found[name] = next((version for package, version in packages if package == name), None)

@@ -57,6 +57,22 @@ ENVOY = [
     ("added p99", difference("added_p99_us")),
     ("added CPU at that rate", difference("added_slow_cpu_us")),
 ]
+# Each case has one of these.
+PYTHON_FIGURES = {
+    "cpu_us": duration,
+    "admitted": lambda value: f"{value:,.0f}",
+    "commands": lambda value: f"{value:.3g}",
+    "stall_us": duration,
+    "failed": lambda value: f"{value:.0%}",
+}
+
+
+def python_figure(row):
+    """The figure of a case of the group `python`."""
+    for name, text in PYTHON_FIGURES.items():
+        if middle(row, name) is not None:
+            return spread(row, name, text)
+    return "–"
 
 
 class Group:
@@ -116,6 +132,13 @@ SECTIONS = [
         Group("idle", "Gateway, memory of an idle connection", title="Memory of an idle connection", short="idle connection of the gateway",
               text="2,000 HTTP/1.1 connections without TLS, one request on each: growth of resident memory after five seconds, divided by their number. Tidegate frees the buffers of a connection that was idle for a second, so the memory right after the requests is shown too.",
               figure="bytes", unit="bytes per connection; less is better", columns=IDLE),
+    ),
+    Section(
+        "Python",
+        "The package for Python next to other limiters, each as its own documentation shows it, in one process and thread. A decision is of one of 1,000 keys by a limit that allows everything; `limits` is what Flask-Limiter and slowapi count with. "
+        "What a limit adds to a request is the difference to the same application without it, measured in turns within each round; the application is called by itself, without a server, and answers have headers. Threads are switched at the usual and at a short interval. Redis is stopped for a second with a signal; the longest pause of the event loop counts. Of the commands those are left out by which a process says every now and then that it is there.",
+        Group("python", "Python, CPU time of a decision", short="Python", columns=[("median (least – most)", python_figure)],
+              unit="CPU time per decision; less is better", chart_case="a decision in memory"),
     ),
     Section(
         "Memory of a key",
