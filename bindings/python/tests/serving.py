@@ -12,6 +12,7 @@ TESTS = pathlib.Path(__file__).parent
 ROOT = TESTS.parents[2]
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 
+IS_SHORT = os.environ.get("TIDEGATE_TESTS") == "short"
 GUNICORN = ["-m", "gunicorn", "--log-level", "warning", "--bind", "fd://{fd}"]
 SERVERS = {
     "gunicorn": [*GUNICORN, "served_apps:wsgi_app"],
@@ -43,9 +44,8 @@ def serving(name, **environment):
 def reference(rules, proxies):
     """The port of the middleware of Rust."""
     program = TARGET / "debug/examples/reference"
-    if not program.exists():
-        build = ["cargo", "build", "--quiet", "--locked", "--package", "tidegate-tower", "--example", "reference"]
-        subprocess.run(build, cwd=ROOT, check=True)
+    build = ["cargo", "build", "--quiet", "--locked", "--package", "tidegate-tower", "--example", "reference"]
+    subprocess.run(build, cwd=ROOT, check=True)
     process = subprocess.Popen([program, "127.0.0.1:0", rules, *proxies], stdout=subprocess.PIPE, text=True)
     try:
         yield int(process.stdout.readline().rsplit(":", 1)[1])

@@ -10,7 +10,7 @@ import threading
 import time
 
 import pytest
-from serving import get, serving, within
+from serving import IS_SHORT, get, serving, within
 
 from tidegate import AsyncGate, Gate, LimitError, ManualClock, MemoryStore, RulesError
 from tidegate.wsgi import RateLimitMiddleware
@@ -255,7 +255,7 @@ def test_requests_without_an_address_are_logged_once(caplog):
     assert len(caplog.records) == 1 and "address" in caplog.text
 
 
-@pytest.mark.parametrize("server", ["gunicorn", "gunicorn-threads"])
+@pytest.mark.parametrize("server", ["gunicorn-threads"] if IS_SHORT else ["gunicorn", "gunicorn-threads"])
 def test_gunicorn(server, tmp_path):
     rules = tmp_path / "rules.yaml"
     rules.write_text("rules:\n- {id: all, match: {path: /}, per: [ip], limit: 50/hour burst 50}\n- {id: slow, match: {path: /slow}, per: [], limit: 1, algorithm: concurrency}")
