@@ -33,7 +33,7 @@ from rest_framework.throttling import AnonRateThrottle as OwnAnonRateThrottle  #
 from rest_framework.views import APIView  # noqa: E402
 
 import tidegate.drf  # noqa: E402
-from tidegate import MemoryStore  # noqa: E402
+from tidegate import MemoryStore, RedisStore  # noqa: E402
 from tidegate.drf import AnonRateThrottle, ScopedRateThrottle, UserRateThrottle, forget  # noqa: E402
 from tidegate.wsgi import RateLimitMiddleware  # noqa: E402
 
@@ -156,6 +156,18 @@ def test_the_setting_names_a_store_and_an_algorithm():
     for wrong in ({"stores": None}, {"algorithm": "guess"}, {"store": 7}):
         with override_settings(TIDEGATE=wrong), pytest.raises((ImproperlyConfigured, ValueError, TypeError)):
             throttled(AnonRateThrottle())
+
+
+def test_throttles_share_a_redis(redis):
+    store = RedisStore(redis.url, deadline=5)
+    for _ in range(2):
+        # As another process would.
+        forget(setting="TIDEGATE")
+        with override_settings(TIDEGATE={"store": store}):
+            found = [throttled(AnonRateThrottle())[0] for _ in range(2)]
+    assert found == [True, False]
+    with override_settings(TIDEGATE={"store": redis.url}):
+        assert throttled(UserRateThrottle(), User(1))[0]
 
 
 def test_the_examples_of_the_module_run():

@@ -51,7 +51,7 @@ class Settings:
         # Whether no function of the application is asked.
         self.is_plain = key is None and attributes is None and self.cost is None
         self.gate = self._open_gate(rules, limit, store)
-        self.native = Middleware(self.gate, list(headers), list(trusted_proxies))
+        self.native = Middleware(self.gate, list(headers), [str(network) for network in trusted_proxies])
 
     def _open_gate(self, rules: Rules | None, limit: str | None, store: Store | None) -> Gate:
         if isinstance(rules, (Gate, AsyncGate)):
