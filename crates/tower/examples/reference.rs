@@ -36,7 +36,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
             Ok(())
         })
-        .cost(|request| if request.uri.path() == "/export" { 2 } else { 1 });
+        .cost(|request| {
+            if request.uri.path() == "/export" {
+                2
+            } else {
+                1
+            }
+        });
     let app = Router::new()
         .fallback(any(async || "served\n"))
         .layer(limits)

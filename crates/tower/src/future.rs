@@ -124,14 +124,15 @@ impl RequestHandler {
         &self,
         parts: &request::Parts,
         decided: Result<Box<Receipt>, RequestError>,
-    ) -> Result<Box<Receipt>, Response<Bytes>> {
+    ) -> Result<Box<Receipt>, Box<Response<Bytes>>> {
         match decided {
             Ok(receipt) if receipt.decision().is_denied() => {
                 let (decision, denial) = (receipt.decision(), &self.settings.denial);
-                Err(reply::denied(decision, denial, &self.protocol(parts)))
+                let reply = reply::denied(decision, denial, &self.protocol(parts));
+                Err(Box::new(reply))
             }
             Ok(receipt) => Ok(receipt),
-            Err(error) => Err(reply::refused(&error, &self.protocol(parts))),
+            Err(error) => Err(Box::new(reply::refused(&error, &self.protocol(parts)))),
         }
     }
 

@@ -331,7 +331,7 @@ impl RateLimitLayer {
         let (request, decided) = handler.decide(request).await;
         let answered = handler.answer(&request, decided);
         let admitted = answered.map(|receipt| AdmittedRequest::new(handler, receipt));
-        (request, admitted.map_err(Box::new))
+        (request, admitted)
     }
 
     /// What a request is known by, as it would be decided: to explain it. Removes the headers that the service must

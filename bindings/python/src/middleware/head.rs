@@ -165,36 +165,30 @@ pub(super) fn of_environ<'py>(
         raw = text(intern!(py, "REQUEST_URI"))?;
     }
     let mounted = text(intern!(py, "SCRIPT_NAME"))?;
-    let mounted = mounted
-        .as_ref()
-        .map_or(Ok(Cow::default()), Variable::bytes)?;
+    let mounted = mounted.as_ref().map(Variable::bytes).unwrap_or_default();
     let routed = text(intern!(py, "PATH_INFO"))?;
-    let routed = routed
-        .as_ref()
-        .map_or(Ok(Cow::default()), Variable::bytes)?;
+    let routed = routed.as_ref().map(Variable::bytes).unwrap_or_default();
     let whole = if mounted.is_empty() {
         Cow::Borrowed(&*routed)
     } else {
         Cow::Owned([&*mounted, &*routed].concat())
     };
-    let raw = raw.as_ref().map(Variable::bytes).transpose()?;
+    let raw = raw.as_ref().map(Variable::bytes);
     let path = PathAsGiven {
         raw: raw.as_deref(),
         whole,
         routed: &routed,
     };
     let peer = text(intern!(py, "REMOTE_ADDR"))?;
-    let peer = peer.as_ref().map(Variable::bytes).transpose()?;
+    let peer = peer.as_ref().map(Variable::bytes);
     let peer = peer.and_then(|peer| address_of(&peer));
-    let method = method
-        .as_ref()
-        .map_or(Ok(Cow::default()), Variable::bytes)?;
+    let method = method.as_ref().map(Variable::bytes).unwrap_or_default();
     let mut head = request(&method, &path, peer)?;
 
     let headers = &mut head.parts.headers;
     let mut add = |name: HeaderName, variable: &Bound<'py, PyString>| -> Result<(), HeadError> {
         if let Some(value) = text(variable)? {
-            let value = header_value(&name, &value.bytes()?)?;
+            let value = header_value(&name, &value.bytes())?;
             headers.insert(name, value);
         }
         Ok(())
@@ -293,16 +287,16 @@ impl<'py> Variable<'py> {
         Ok(found.transpose()?.map(Self))
     }
 
-    fn bytes(&self) -> PyResult<Cow<'_, [u8]>> {
+    fn bytes(&self) -> Cow<'_, [u8]> {
         if let Ok(text) = self.0.to_str()
             && text.is_ascii()
         {
-            return Ok(Cow::Borrowed(text.as_bytes()));
+            return Cow::Borrowed(text.as_bytes());
         }
         let text = self.0.to_string_lossy();
         let bytes = text
             .chars()
             .map(|found| u8::try_from(found).unwrap_or(b'?'));
-        Ok(Cow::Owned(bytes.collect()))
+        Cow::Owned(bytes.collect())
     }
 }
