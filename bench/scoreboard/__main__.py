@@ -7,8 +7,7 @@ import sys
 import time
 
 from . import bounds, report, results
-from .groups import envoy, gateway, growth, idle, library, memory, protocols
-from .groups import growth, idle, library, memory, protocols, python
+from .groups import envoy, gateway, growth, idle, library, memory, protocols, python
 from .settings import BENCH, ROOT, ROUNDS, SECONDS, TARGET, bench_program
 from .process import stop_all
 

@@ -46,6 +46,7 @@ mod _native {
     use super::limiter::PyLimiter;
     #[pymodule_export]
     use super::limits_plugin::{LimitsCall, LimitsCounters};
+    #[pymodule_export]
     use super::middleware::{Middleware, PyAdmitted, PyReply};
     #[pymodule_export]
     use super::permit::PyPermit;
