@@ -45,6 +45,20 @@ cases:
   - attributes: {path: /a}
     expect: {allowed: true, remaining: 7, rule: other}
 ";
+const UNITS: &str = "rules:
+  - {id: requests, per: [], limit: 2/minute}
+  - {id: tokens, per: [], unit: tokens, limit: 100/minute}
+cases:
+  - {costs: {tokens: 60}, expect: {allowed: true, rule: requests, remaining: 1}}
+  - {costs: {tokens: 60}, expect: {allowed: false, rule: tokens, remaining: 40}}
+  - {costs: {requests: 0}, expect: {allowed: true, rule: null}}
+";
+const BAD_UNITS: &str = "rules: [{id: all, per: [], limit: 2/minute}]
+cases:
+  - {cost: 1, costs: {tokens: 1}, expect: {allowed: true}}
+  - {costs: {Tokens: 1}, expect: {allowed: true}}
+  - {costs: {tokens: -1}, expect: {allowed: true}}
+";
 const BAD: &str = "cases:
   - nam: typo
     at: yesterday
@@ -62,6 +76,8 @@ fn run(arguments: &[&str]) -> CommandRun {
         ("good.yaml", GOOD),
         ("different.yaml", DIFFERENT),
         ("bad.yaml", BAD),
+        ("units.yaml", UNITS),
+        ("bad-units.yaml", BAD_UNITS),
         (
             "broken-rules.yaml",
             "rules: [{id: a, per: [ip], limit: many}]\n",
@@ -88,6 +104,25 @@ fn differences_have_file_line_expected_and_came() {
     let json = run(&["rules", "test", "different.yaml", "--json"]);
     assert_eq!(json.code, Some(1));
     insta::assert_snapshot!(json.stdout);
+}
+
+#[test]
+fn cases_may_have_costs_by_unit() {
+    let good = run(&["rules", "test", "units.yaml"]);
+    assert_eq!(good.code, Some(0), "{}{}", good.stdout, good.stderr);
+    let bad = run(&["rules", "test", "bad-units.yaml"]);
+    assert_eq!(bad.code, Some(2), "{}", bad.stdout);
+    for expected in [
+        "bad-units.yaml:3:23: field `cases[0].costs`: write `cost` or `costs`, not both",
+        "bad-units.yaml:4:13: field `cases[1].costs`: `Tokens` cannot be a unit",
+        "bad-units.yaml:5:22: field `cases[2].costs.tokens`: this must be a whole number from 0",
+    ] {
+        assert!(
+            bad.stderr.contains(expected),
+            "no {expected} in {}",
+            bad.stderr
+        );
+    }
 }
 
 #[test]
