@@ -173,6 +173,7 @@ impl ReservationCost {
 
     /// This estimate, replaced by what was spent: a unit that is not named keeps its estimate. Nothing was spent of a
     /// reservation that is cancelled.
+    #[must_use]
     pub fn replaced_by(&self, actual: Option<&Self>) -> Self {
         match (self, actual) {
             (Self::One(_), None) => Self::One(0),
@@ -256,6 +257,7 @@ pub struct ReservedCharge<'a> {
 
 /// The answer to a [`ReserveRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "the large one is the usual one")]
 pub enum Reserved {
     /// The outcomes of each group, as of [`charge`](crate::RemoteStore::charge).
     Decided {

@@ -96,7 +96,11 @@ fn outcomes(answer: StepOutcome) -> Vec<Outcome> {
     match answer {
         StepOutcome::Outcomes(outcomes) => outcomes.to_vec(),
         StepOutcome::Leased(leased) => vec![leased.outcome],
-        StepOutcome::Held { .. } | StepOutcome::Healed(_) | StepOutcome::Done => Vec::new(),
+        StepOutcome::Hold(_)
+        | StepOutcome::Adjusted(_)
+        | StepOutcome::Held { .. }
+        | StepOutcome::Healed(_)
+        | StepOutcome::Done => Vec::new(),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::json::reservation::{DEFAULT_TTL, checked_ttl};
 #[derive(Debug)]
 pub enum ReservationCommand {
     /// `TG.RESERVE attribute value ... [COST n] [TTL seconds]`.
-    Reserve(Attributes<'static>, Micros),
+    Reserve(Box<Attributes<'static>>, Micros),
     /// `TG.SETTLE id n`.
     Settle(ReservationId, u64),
     /// `TG.CANCEL id`.
@@ -60,9 +60,11 @@ pub fn read(
     name: &[u8],
     command: RespCommand<'_>,
 ) -> Result<ReservationCommand, ReservationRefusal> {
-    let takes = |count: usize, usage: &str| match command.len() == count {
-        true => Ok(()),
-        false => Err(CodecError::invalid(format!("write `{usage}`"))),
+    let takes = |count: usize, usage: &str| {
+        if command.len() == count {
+            return Ok(());
+        }
+        Err(CodecError::invalid(format!("write `{usage}`")))
     };
     match name {
         b"TG.SETTLE" => {
@@ -89,7 +91,7 @@ pub fn read(
         }
         _ => {
             let (attributes, ttl) = reserve(command)?;
-            Ok(ReservationCommand::Reserve(attributes, ttl))
+            Ok(ReservationCommand::Reserve(Box::new(attributes), ttl))
         }
     }
 }

@@ -133,9 +133,9 @@ impl SlidingSlots {
         charged_at: Timestamp,
         now: Timestamp,
     ) -> u64 {
-        let changed_at = slots.changed_at - set_back(slots.changed_at, now, self.window);
-        let (newest, charged) = (self.number(changed_at), self.number(charged_at));
-        let present = self.number(now.max(changed_at));
+        let latest = slots.changed_at - set_back(slots.changed_at, now, self.window);
+        let (newest, charged) = (self.number(latest), self.number(charged_at));
+        let present = self.number(now.max(latest));
         if charged > newest || present - charged >= self.counted {
             return 0;
         }

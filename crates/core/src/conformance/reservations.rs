@@ -183,6 +183,7 @@ struct Both {
 }
 
 /// Random reservations, charges, settlements, extensions and resets on a few keys: the same answers as from memory.
+#[expect(clippy::too_many_lines, reason = "one arm for each call of a store")]
 pub async fn reservations_agree_with_memory(store: &Store, seed: u64, steps: usize) {
     let memory = MemoryStore::builder_with(ManualClock::new(START), [0; 32]).build();
     let kept = Scope::new("reserves");

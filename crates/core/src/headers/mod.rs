@@ -32,6 +32,10 @@ pub const RATELIMIT: &str = "ratelimit";
 /// Which headers are sent, and in which form. By default all, with the reset as a point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each form of headers is sent or not, independent of the others"
+)]
 pub struct HeaderSettings {
     /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`, of the limit that decided.
     pub x: bool,

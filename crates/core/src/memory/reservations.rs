@@ -27,8 +27,8 @@ impl MemoryStore {
         let now = self.time(request.at);
         self.forget_ended(request.at.is_some(), now, FORGOTTEN_PER_NEW);
         let mut charged = request.groups.iter().flat_map(|group| group.iter());
-        let takes = charged.any(|reserved| reserved.charge.cost > 0);
-        if takes && !self.takes_room_for_reservation(request.at.is_some(), now) {
+        let is_charged = charged.any(|reserved| reserved.charge.cost > 0);
+        if is_charged && !self.takes_room_for_reservation(request.at.is_some(), now) {
             return Reserved::TooMany;
         }
         let mut outcomes: SmallVec<[Outcomes; 1]> = SmallVec::new();
@@ -49,7 +49,7 @@ impl MemoryStore {
             outcomes.push(answer);
         }
         if !is_made || taken.is_empty() {
-            if takes {
+            if is_charged {
                 self.reservations.leave_room();
             }
             return Reserved::Decided {

@@ -164,8 +164,8 @@ impl StoreInner {
         let deadline = self.router.deadline();
         self.forget_hints(&plan);
         // Units from a pool go back there while their lease lasts.
-        let changes = plan.charges.iter().zip(adjustment.charges);
-        let mut done: SmallVec<[Option<Adjusted>; 4]> = changes
+        let planned = plan.charges.iter().zip(adjustment.charges);
+        let mut done: SmallVec<[Option<Adjusted>; 4]> = planned
             .map(|(planned, change)| {
                 let is_leased = plan.at.is_none() && planned.charge.scope.is_leased();
                 is_leased.then(|| self.put_back(planned, change)).flatten()
@@ -179,11 +179,11 @@ impl StoreInner {
             .collect();
         let answers = try_join_all(groups.iter().map(|group| async {
             let part = plan.part(group);
-            let changes: SmallVec<[ChargeChange; 4]> = group
+            let wanted: SmallVec<[ChargeChange; 4]> = group
                 .iter()
                 .map(|index| ChargeChange::from(&adjustment.charges[*index]))
                 .collect();
-            let mut step = LuaStep::adjust(&self.keys, &part, &changes);
+            let mut step = LuaStep::adjust(&self.keys, &part, &wanted);
             if self.is_far(&part) {
                 step = step.registered_elsewhere();
             }

@@ -203,14 +203,14 @@ impl StoreInner {
             ..base.clone()
         };
         // The record that the id leads to is there whatever its own charges are.
-        let bare = |slot: u16, bare| {
+        let written_bare = |slot: u16, wanted| {
             if slot == main {
-                bare
+                wanted
             } else {
                 BareRecord::Never
             }
         };
-        let mut charged = SlotCharges {
+        let mut undo = SlotCharges {
             inner: self,
             give_back: Vec::new(),
         };
@@ -219,13 +219,13 @@ impl StoreInner {
             let slot = slot_of(&hold.plans[0], group);
             let charges: Vec<ChargeIndex> = group.iter().map(|index| (0, *index)).collect();
             let terms = HoldTerms {
-                bare: bare(slot, BareRecord::IfMade),
+                bare: written_bare(slot, BareRecord::IfMade),
                 ..terms(slot)
             };
             let (written, expires_at) = self.reserve_step(hold, slot, &charges, &terms).await?;
             parts += written;
             if !hold.are_allowed(&charges) {
-                let steps = std::mem::take(&mut charged.give_back);
+                let steps = std::mem::take(&mut undo.give_back);
                 let plan = &hold.plans[0];
                 self.undo_across(plan, &groups[..position], steps, hold.deadline)
                     .await;
@@ -238,8 +238,7 @@ impl StoreInner {
                 made = Some(expires_at);
             }
             let record = self.keys.hold(slot, id);
-            charged
-                .give_back
+            undo.give_back
                 .push(LuaStep::drop_hold(&record, id, hold.request.at));
         }
         // Each on its own: what one of them says does not matter to the others.
@@ -250,7 +249,7 @@ impl StoreInner {
             }
             let slot = hold.plans[group].slot();
             let terms = HoldTerms {
-                bare: bare(slot, BareRecord::Always),
+                bare: written_bare(slot, BareRecord::Always),
                 ..terms(slot)
             };
             let (written, expires_at) = self.reserve_step(hold, slot, &charges, &terms).await?;
@@ -259,7 +258,7 @@ impl StoreInner {
                 made = made.or(Some(expires_at));
             }
         }
-        charged.give_back.clear();
+        undo.give_back.clear();
         let made = made.filter(|_| parts > 0);
         Ok(made.map(|expires_at| MadeReservation { id, expires_at }))
     }

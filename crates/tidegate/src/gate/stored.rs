@@ -171,9 +171,10 @@ impl Gate {
 
     /// Counts what settling a reservation changed, for the rules that are still in force.
     pub(super) fn count_settled(&self, record: &ReservationRecord, is_cancelled: bool) {
-        let end = match is_cancelled {
-            true => ReservationEnd::Cancelled,
-            false => ReservationEnd::Settled,
+        let end = if is_cancelled {
+            ReservationEnd::Cancelled
+        } else {
+            ReservationEnd::Settled
         };
         self.reservations.count(end);
         let rules = self.rules();

@@ -65,13 +65,11 @@ fn settled_limit(part: &ReservationPart) -> SettledLimit {
 
 /// Costs as the record of a store has them.
 pub(super) fn record_cost(costs: &Costs) -> ReservationCost {
-    match costs.plain() {
-        Some(cost) => ReservationCost::One(cost),
-        None => {
-            let units = costs.units().iter();
-            ReservationCost::by_unit(units.map(|(unit, cost)| (unit.as_str(), *cost)))
-        }
+    if let Some(cost) = costs.plain() {
+        return ReservationCost::One(cost);
     }
+    let units = costs.units().iter();
+    ReservationCost::by_unit(units.map(|(unit, cost)| (unit.as_str(), *cost)))
 }
 
 /// Costs of a record. What is not a unit was not written by a gate, and is left out.

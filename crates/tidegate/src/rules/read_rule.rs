@@ -51,10 +51,7 @@ pub(super) fn rule(
     settings: &RuleSettings,
     problems: &mut Problems,
 ) -> Option<Rule> {
-    let spot = match id_of(node) {
-        Some((id, _)) if is_id(id) => Spot::rule_with_id(id),
-        _ => Spot::document().field("rules").item(index),
-    };
+    let spot = spot_of(node, index);
     let before = problems.error_count();
     let mut fields = Fields::new(node, spot.clone(), &RULE, problems)?;
     let burst =
@@ -155,6 +152,14 @@ pub(super) fn rule(
     };
     reader.warn(settings, problems);
     Some(rule)
+}
+
+/// Where problems of a rule are reported: by its id, or by its index if it has none.
+fn spot_of(node: &Node, index: usize) -> Spot {
+    match id_of(node) {
+        Some((id, _)) if is_id(id) => Spot::rule_with_id(id),
+        _ => Spot::document().field("rules").item(index),
+    }
 }
 
 fn read_denied(taken: Taken<'_>, problems: &mut Problems) -> Option<Box<DenialAnswer>> {
