@@ -1,4 +1,4 @@
-use tidegate::document::Kind;
+use tidegate::document::{Key, Kind};
 
 use super::*;
 
@@ -141,20 +141,26 @@ fn without_a_setting_the_default_of_the_table_is_in_force() {
         config.notes.clear();
         format!("{config:?}")
     };
-    let gateway = "gateway: 127.0.0.1:1\nupstream: http://127.0.0.1:2\n";
     for key in settings::keys().filter(|key| !key.default.is_empty()) {
-        let others = match key.needs {
-            ["gateway"] => gateway,
-            ["redis"] => "redis: redis://127.0.0.1:1\n",
-            ["otlp"] => "otlp: http://127.0.0.1:1\n",
-            _ => "",
-        };
+        let others = needed(key);
         let with = shown(&format!("{others}{}: {}\n", key.name, key.default));
         assert_eq!(with, shown(others), "{}", key.name);
     }
     let route = "{upstreams: [http://127.0.0.1:2]}";
     let routes = format!("gateway: 127.0.0.1:1\nroutes: [{route}]\n");
-    assert_eq!(shown(&routes), shown(gateway));
+    assert_eq!(shown(&routes), shown(GATEWAY));
+}
+
+const GATEWAY: &str = "gateway: 127.0.0.1:1\nupstream: http://127.0.0.1:2\n";
+
+/// The settings without which a setting has no meaning.
+fn needed(key: &Key) -> &'static str {
+    match key.needs {
+        ["gateway"] => GATEWAY,
+        ["redis"] => "redis: redis://127.0.0.1:1\n",
+        ["otlp"] => "otlp: http://127.0.0.1:1\n",
+        _ => "",
+    }
 }
 
 /// A message lists all accepted words.
@@ -164,7 +170,8 @@ fn every_setting_accepts_the_words_of_its_table() {
         let (Kind::Words(words) | Kind::OneOrMore(_, Kind::Words(words))) = &key.kind else {
             continue;
         };
-        let problems = load(&format!("{}: nonsense\n", key.name), &[], &[]).unwrap_err();
+        let yaml = format!("{}{}: nonsense\n", needed(key), key.name);
+        let problems = load(&yaml, &[], &[]).unwrap_err();
         let listed = problems.matches('`').count() / 2;
         for word in *words {
             assert!(
@@ -504,4 +511,81 @@ fn memory_is_given_as_a_size_of_at_least_a_mebibyte() {
             assert!(problems.contains(expected), "{problems}");
         }
     }
+}
+
+#[test]
+fn language_models_are_read_as_their_settings_say() {
+    let yaml = "gateway: 127.0.0.1:1
+routes:
+- {prefix: /a, upstreams: [http://127.0.0.1:2], usage: openai, include_usage: leave, set_headers: {authorization: {env: KEY}}}
+- {prefix: /b, upstreams: [http://127.0.0.1:2], usage: {input: [usage.in|in], output: [out]}}
+identify: {api_key: {header: authorization}}
+clients_file: clients.yaml
+estimate: {output: 7, output_cap: 8, bytes_per_token: 3, media: 9}
+body_limit: 64KiB
+denied_body: gemini
+money_unit: 0.01
+";
+    let config = load(yaml, &[("KEY", "Bearer x")], &[]).unwrap();
+    let gateway = config.gateway.unwrap();
+    let estimate = &gateway.usage.estimate;
+    assert_eq!((estimate.output, estimate.output_cap), (7, Some(8)));
+    assert_eq!((estimate.bytes_per_token, estimate.media), (3, 9));
+    assert_eq!(gateway.usage.body_limit, 64 << 10);
+    assert!(!gateway.routes[0].adds_usage && gateway.routes[1].adds_usage);
+    let (name, value) = &gateway.routes[0].set_headers[0];
+    assert_eq!(
+        (name.as_str(), value.as_bytes()),
+        ("authorization", &b"Bearer x"[..])
+    );
+    assert!(!format!("{value:?}").contains("Bearer"));
+}
+
+#[test]
+fn mistakes_about_language_models_are_named() {
+    let gateway = "gateway: 127.0.0.1:1\nupstream: http://127.0.0.1:2\n";
+    let route = |key: &str| {
+        format!("gateway: 127.0.0.1:1\nroutes: [{{upstreams: [http://127.0.0.1:2], {key}}}]\n")
+    };
+    for (yaml, expected) in [
+        (
+            format!("{gateway}usage: cohere\n"),
+            "`cohere` is unknown; expected one of `openai`",
+        ),
+        (
+            format!("{gateway}usage: {{maximum: [a]}}\n"),
+            "neither `input` nor `output`",
+        ),
+        (
+            format!("{gateway}usage: {{input: [a..b]}}\n"),
+            "`a..b` is not a path",
+        ),
+        (format!("{gateway}body_limit: 0B\n"), "is not a size"),
+        (
+            format!("{gateway}money_unit: 0.5\n"),
+            "expected 0.000001 to 0.01",
+        ),
+        (
+            format!("{gateway}estimate: {{output_cap: -1}}\n"),
+            "write for example `8000`, or `none`",
+        ),
+        (
+            route("set_headers: {authorization: {env: KEY}}"),
+            "`KEY` is not set or blank",
+        ),
+        (
+            route("set_headers: {authorization: {}}"),
+            "give either a `file` or an `env`",
+        ),
+        (
+            route("set_headers: {'a b': {env: HOME_KEY}}"),
+            "is not the name of a header",
+        ),
+    ] {
+        let problems = load(&yaml, &[], &[]).unwrap_err();
+        assert!(problems.contains(expected), "{expected}\n---\n{problems}");
+    }
+    let yaml = route("set_headers: {authorization: {env: KEY}}");
+    let problems = load(&yaml, &[("KEY", "x")], &[]).unwrap_err();
+    assert!(problems.contains("it needs `clients_file`"), "{problems}");
 }

@@ -74,17 +74,21 @@ fn read_estimate(taken: TakenField<'_>, problems: &mut Problems) -> Option<Estim
     };
     let fields = Fields::new(node, spot, &ESTIMATE, problems)?;
     estimate.output = number(&fields, "output", problems)?;
-    estimate.output_cap = match fields.take("output_cap") {
-        Some((_, node)) if matches!(&node.value, Value::Scalar(text) if text.text == "none") => {
-            None
-        }
-        Some(_) => Some(number(&fields, "output_cap", problems)?),
-        None => None,
-    };
+    estimate.output_cap = setting(&fields, "output_cap", output_cap, problems)?;
     estimate.bytes_per_token = number(&fields, "bytes_per_token", problems)?;
     estimate.media = number(&fields, "media", problems)?;
     fields.done(problems);
     Some(estimate)
+}
+
+fn output_cap(text: &str) -> Result<Option<u64>, String> {
+    match text.parse() {
+        Ok(cap @ 1..=0xff_ffff_ffff) => Ok(Some(cap)),
+        _ if text == "none" => Ok(None),
+        _ => Err(format!(
+            "`{text}` is not a number of tokens; write for example `8000`, or `none`"
+        )),
+    }
 }
 
 /// What is read of the requests of a route.

@@ -1,11 +1,11 @@
 //! What is known of the rules for a request before its cost is: whether they count units that its body tells, whether
 //! they deny it outright, and how much of each unit they can grant.
 
-use super::matching::RuleMatcher;
+use super::matching::{NoPart, RuleMatcher};
 use super::{Gate, RulesInForce};
 use crate::attributes::Attributes;
 use crate::costs::CostUnit;
-use crate::rules::{Facts, Mode};
+use crate::rules::{Facts, Mode, Unmet};
 
 /// How much of a unit a rule can ever grant to one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +32,13 @@ impl Gate {
     ) -> bool {
         let mut counting = (0..rules.len()).filter(|index| !rules.at(*index).unit().is_requests());
         self.matching(rules, attributes, |asked| {
-            counting.any(|index| rules.at(index).reads(unknown) || asked.match_rule(index).is_ok())
+            counting.any(|index| match asked.match_rule(index) {
+                Ok(_) => true,
+                Err(NoPart::Unmet(unmet)) if unmet.is_about_route() => false,
+                // A condition may be about the cost.
+                Err(NoPart::Unmet(Unmet::When | Unmet::Unevaluable)) => true,
+                Err(_) => rules.at(index).reads(unknown),
+            })
         })
     }
 

@@ -29,6 +29,16 @@ pub(crate) enum Unmet {
     Missing,
 }
 
+impl Unmet {
+    /// Whether it is about the time of a request or where it goes, which do not change.
+    pub(crate) fn is_about_route(self) -> bool {
+        matches!(
+            self,
+            Self::StartsAt | Self::ExpiresAt | Self::Method | Self::Host | Self::Path | Self::Ip
+        )
+    }
+}
+
 /// Whether a rule applies to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RuleCheck {

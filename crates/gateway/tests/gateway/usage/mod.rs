@@ -91,5 +91,5 @@ pub(crate) const EVENTS: &str =
 
 /// Bytes as a chunk.
 pub(crate) fn chunk(text: &str) -> String {
-    format!("{:x}\r\n{text}\r\n", text.len())
+    format!("{:X}\r\n{text}\r\n", text.len())
 }
