@@ -105,7 +105,7 @@ impl StartRoom {
                 }
             }
             if self.held.load(Ordering::Relaxed) > self.most {
-                return Err(GatewayFailure::NoBodyMemory);
+                return Err(GatewayFailure::FullBodyMemory);
             }
         }
         Ok(BodyStart {

@@ -57,7 +57,7 @@ pub(crate) enum GatewayFailure {
     #[error(
         "the bodies of other requests take all of the memory for bodies; try again in a second"
     )]
-    NoBodyMemory,
+    FullBodyMemory,
     #[error("a key is needed that is known here")]
     UnknownKey,
     #[error("the request cannot be forwarded")]
@@ -109,7 +109,7 @@ impl GatewayFailure {
         match self {
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Connect => StatusCode::METHOD_NOT_ALLOWED,
-            Self::NotReady(_) | Self::NoneUp | Self::NoConnection(_) | Self::NoBodyMemory => {
+            Self::NotReady(_) | Self::NoneUp | Self::NoConnection(_) | Self::FullBodyMemory => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::LongBody(_) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -129,12 +129,12 @@ impl GatewayFailure {
         let mut reply = problem(self.status(), &self.to_string()).map(Full::from);
         if matches!(
             self,
-            Self::BrokenBody | Self::SlowClient | Self::LongBody(_) | Self::NoBodyMemory
+            Self::BrokenBody | Self::SlowClient | Self::LongBody(_) | Self::FullBodyMemory
         ) {
             let close = HeaderValue::from_static("close");
             reply.headers_mut().insert(CONNECTION, close);
         }
-        if matches!(self, Self::NoConnection(_) | Self::NoBodyMemory) {
+        if matches!(self, Self::NoConnection(_) | Self::FullBodyMemory) {
             let one = HeaderValue::from_static("1");
             reply.headers_mut().insert(RETRY_AFTER, one);
         }

@@ -1,4 +1,4 @@
-//! What is known of the rules for a request before its cost is: whether they count units that its body tells, whether
+//! What is known of the rules for a request before its cost is: whether they count units that its body has, whether
 //! they deny it outright, and how much of each unit they can grant.
 
 use super::matching::{NoPart, RuleMatcher};

@@ -97,9 +97,9 @@ async fn every_answer_is_settled_by_the_table() {
 async fn an_answer_that_does_not_come_is_given_back_or_kept() {
     // No server.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let nobody = listener.local_addr().unwrap();
+    let closed = listener.local_addr().unwrap();
     drop(listener);
-    let settings = format!("upstream: http://{nobody}\nusage: openai\n");
+    let settings = format!("upstream: http://{closed}\nusage: openai\n");
     let gateway = crate::running::Gateway::start(&settings, TOKENS);
     let answer = gateway.ask(&super::post(CHAT, "", ASKS_60)).await;
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
