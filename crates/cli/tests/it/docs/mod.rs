@@ -102,7 +102,12 @@ fn every_configuration_that_is_shown_can_be_loaded() {
         let file = folder.path().join("tidegate.yaml");
         fs::write(&file, text).unwrap();
         let overrides = Overrides {
-            environment: &|name| name.ends_with("_TOKEN").then(|| "secret".to_owned()),
+            environment: &|name| {
+                ["_TOKEN", "_AUTHORIZATION"]
+                    .iter()
+                    .any(|end| name.ends_with(end))
+                    .then(|| "secret".to_owned())
+            },
             variables: Vec::new(),
             flags: vec![("config", file.display().to_string())],
         };
