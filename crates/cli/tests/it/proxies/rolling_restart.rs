@@ -16,7 +16,7 @@ use crate::server::{ProgramFolder, Server};
 
 const RULES: &str = "rules:\n  - {id: all, per: [], limit: 1000000/second}\n";
 /// Far longer than the proxy needs to notice, also on a busy machine.
-const DRAIN_DELAY: &str = "2s";
+const DRAIN_DELAY: &str = "3s";
 
 /// A server that is restarted at the same address.
 struct Place {
@@ -44,7 +44,7 @@ impl Place {
 /// that answers with the number of servers in use. It sends nothing twice.
 fn configuration(counts: &str, balancers: &[ReservedPort; 2], places: &[Place]) -> String {
     let mut text = format!(
-        "defaults\n  mode http\n  timeout connect 10s\n  timeout client 60s\n  timeout server 60s\n  retries 0\n\
+        "defaults\n  mode http\n  timeout connect 10s\n  timeout client 60s\n  timeout server 60s\n  timeout check 10s\n  retries 0\n\
          frontend servers\n  bind {counts}\n  http-request return content-type text/plain lf-string %[nbsrv(http)],%[nbsrv(tcp)]\n"
     );
     for (mode, port) in ["http", "tcp"].iter().zip(balancers) {
@@ -55,7 +55,8 @@ fn configuration(counts: &str, balancers: &[ReservedPort; 2], places: &[Place]) 
         );
         for place in places {
             let port = place.port.number();
-            let check = "check inter 50ms fall 2 rise 1";
+            // The interval is also how long the proxy waits for a connection.
+            let check = "check inter 250ms fall 2 rise 1";
             let _ = writeln!(text, "  server s{port} 127.0.0.1:{port} {check}");
         }
     }
