@@ -12,7 +12,7 @@ use crate::clock::GivenClock;
 use crate::errors::limit_error;
 use crate::permit::PermitStep;
 use crate::runtime::{self, PerProcess};
-use crate::stores::{OpenedRedis, RedisHandle};
+use crate::stores::{CLOSED, OpenedRedis, RedisHandle};
 
 /// What a limiter is asked.
 #[derive(Clone, Copy)]
@@ -44,17 +44,17 @@ pub(crate) struct RedisCounters {
     max_wait: Duration,
 }
 
-/// A limiter in Redis that is open in this process.
-struct OpenedLimiter {
-    redis: Arc<OpenedRedis>,
-    limiter: SharedLimiter,
-}
+/// A limiter in Redis that is open in this process, unless its store was closed.
+struct OpenedLimiter(Option<(Arc<OpenedRedis>, SharedLimiter)>);
 
 impl OpenedLimiter {
     /// The limiter, once Redis had its time to answer for the first time.
-    async fn ready(&self) -> &SharedLimiter {
-        self.redis.store().await;
-        &self.limiter
+    async fn ready(&self) -> Result<&SharedLimiter, StoreError> {
+        let Some((redis, limiter)) = &self.0 else {
+            return Err(StoreError::Unreachable(CLOSED.into()));
+        };
+        redis.store().await;
+        Ok(limiter)
     }
 }
 
@@ -81,6 +81,9 @@ impl RedisCounters {
 
     fn open(&self, py: Python<'_>) -> PyResult<OpenedLimiter> {
         self.clock.refresh(py)?;
+        if self.handle.is_closed() {
+            return Ok(OpenedLimiter(None));
+        }
         let redis = self.handle.open(py)?;
         let limiter = self.limiter.get(py, || {
             let mut builder = Limiter::builder_for(self.limits.clone()).max_wait(self.max_wait);
@@ -95,7 +98,7 @@ impl RedisCounters {
         match &*limiter {
             Ok(limiter) => {
                 let limiter = limiter.clone();
-                Ok(OpenedLimiter { redis, limiter })
+                Ok(OpenedLimiter(Some((redis, limiter))))
             }
             Err(error) => Err(limit_error(error)),
         }
@@ -110,7 +113,7 @@ impl RedisCounters {
     ) -> PyResult<impl Future<Output = Result<LimiterDecision, StoreError>> + Send + 'static> {
         let (opened, key) = (self.open(py)?, key.to_owned());
         Ok(async move {
-            let limiter = opened.ready().await;
+            let limiter = opened.ready().await?;
             match asked {
                 LimiterQuestion::Check => limiter.check_cost(&key, cost).await,
                 LimiterQuestion::Peek => limiter.peek_cost(&key, cost).await,
@@ -125,7 +128,7 @@ impl RedisCounters {
         key: &str,
     ) -> PyResult<impl Future<Output = Result<(), StoreError>> + Send + 'static> {
         let (opened, key) = (self.open(py)?, key.to_owned());
-        Ok(async move { opened.ready().await.reset(&key).await })
+        Ok(async move { opened.ready().await?.reset(&key).await })
     }
 
     /// The decision of what was acquired keeps its permit.
@@ -139,7 +142,7 @@ impl RedisCounters {
     {
         let (opened, key) = (self.open(py)?, key.to_owned());
         Ok(async move {
-            let limiter = opened.ready().await;
+            let limiter = opened.ready().await?;
             let permit = limiter.acquire_within(&key, cost, max_wait).await?;
             Ok(permit.into_decision())
         })
@@ -153,7 +156,7 @@ impl RedisCounters {
     ) -> PyResult<impl Future<Output = Result<bool, StoreError>> + Send + 'static> {
         let opened = self.open(py)?;
         Ok(async move {
-            let limiter = opened.ready().await;
+            let limiter = opened.ready().await?;
             match step {
                 PermitStep::Release => limiter.release(id).await,
                 PermitStep::Renew => limiter.renew(id).await,

@@ -129,6 +129,9 @@ pub(crate) struct OpenedRedis {
     connect_timeout: Duration,
 }
 
+/// What a closed store answers.
+pub(crate) const CLOSED: &str = "the store is closed";
+
 /// How often it is asked whether the first connection is made.
 const ASK_EVERY: Duration = Duration::from_millis(1);
 
@@ -189,10 +192,15 @@ impl RedisHandle {
         &self.settings
     }
 
+    /// Whether it was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
     /// The Redis of this process. Begins to connect at the first call.
     pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Arc<OpenedRedis>> {
-        if self.is_closed.load(Ordering::Relaxed) {
-            return Err(errors::unanswered("the store is closed".to_owned(), true));
+        if self.is_closed() {
+            return Err(errors::unanswered(CLOSED.to_owned(), true));
         }
         let runtime = runtime::handle(py)?;
         Ok(self.opened.get(py, || {

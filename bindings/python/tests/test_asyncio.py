@@ -54,7 +54,7 @@ def test_acquire_waits_without_blocking(redis):
         async with limiter.acquire("a") as permit:
             assert permit.decision.allowed
         assert (await limiter.acquire("a")).decision.allowed
-        await asyncio.gather(*(limiter.acquire("a")._acquire() for _ in range(3)))
+        await asyncio.gather(*(limiter.acquire("a") for _ in range(3)))
         assert 0.18 <= time.monotonic() - began < 5
         with pytest.raises(RateLimited) as raised:
             async with limiter.acquire("a", 2):
@@ -71,7 +71,7 @@ def test_a_cancelled_task_gives_back_what_it_reserved(redis):
         assert await limiter.allow("a")
         for _ in range(3):
             # Each reserves a turn behind the one before, unless that was given back.
-            task = asyncio.ensure_future(limiter.acquire("a")._acquire())
+            task = asyncio.ensure_future(limiter.acquire("a"))
             await asyncio.sleep(0.1)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -88,7 +88,7 @@ def test_a_timeout_of_asyncio_gives_back_too():
         limiter = AsyncLimiter("1/minute", max_wait=300)
         assert await limiter.allow("a")
         with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(limiter.acquire("a")._acquire(), 0.05)
+            await asyncio.wait_for(limiter.acquire("a"), 0.05)
         assert (await limiter.peek("a")).retry_after <= 60
 
     asyncio.run(wait())
@@ -99,7 +99,7 @@ def test_permits_wake_those_who_wait(redis):
         limiter = AsyncLimiter(Limit.concurrent(1), store=store, name="hold")
         first = await limiter.acquire("a")
         began = time.monotonic()
-        waiting = asyncio.ensure_future(limiter.acquire("a")._acquire())
+        waiting = asyncio.ensure_future(limiter.acquire("a"))
         await asyncio.sleep(0.1)
         assert not waiting.done() and await first.renew()
         assert await first.release() and not await first.release()
@@ -112,7 +112,7 @@ def test_permits_wake_those_who_wait(redis):
         assert (await limiter.peek("a")).allowed
         # One that is cancelled while it waits leaves nothing behind.
         third = await limiter.acquire("a")
-        waiting = asyncio.ensure_future(limiter.acquire("a")._acquire())
+        waiting = asyncio.ensure_future(limiter.acquire("a"))
         await asyncio.sleep(0.05)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):

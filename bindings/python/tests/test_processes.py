@@ -104,7 +104,7 @@ except StoreError:
     "cancelled tasks": """
 async def main():
     limiter = AsyncLimiter("1/minute", store=live, max_wait=100000)
-    tasks = [asyncio.ensure_future(limiter.acquire("a")._acquire()) for _ in range(5)]
+    tasks = [asyncio.ensure_future(limiter.acquire("a")) for _ in range(5)]
     await asyncio.sleep(0.05)
     for task in tasks:
         task.cancel()
@@ -114,7 +114,7 @@ asyncio.run(main())
     "tasks that asyncio cancels": """
 async def main():
     limiter = AsyncLimiter("1/minute", store=live, max_wait=100000)
-    main.tasks = [asyncio.ensure_future(limiter.acquire("a")._acquire()) for _ in range(5)]
+    main.tasks = [asyncio.ensure_future(limiter.acquire("a")) for _ in range(5)]
     await asyncio.sleep(0.05)
 asyncio.run(main())
 """,

@@ -131,6 +131,7 @@ def test_a_closed_store_has_no_connections(own_redis):
     assert raised.value.charged is False
     with pytest.raises(StoreError):
         gate.check({})
+    assert Limiter("3/minute", store=store, on_store_failure="allow").check("a").degraded
     store.close()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -120,8 +120,8 @@ class AsyncPermit:
             raise
 
 
-class Acquiring:
-    """What `AsyncLimiter.acquire` returns: awaited it is a permit, and it is an asynchronous context manager.
+class Acquiring(Coroutine[Any, Any, AsyncPermit]):
+    """What `AsyncLimiter.acquire` returns: a coroutine whose result is a permit, and an asynchronous context manager.
 
     >>> import asyncio
     >>> from tidegate import AsyncLimiter
@@ -134,14 +134,54 @@ class Acquiring:
     8
     """
 
-    __slots__ = ("_cost", "_key", "_limiter", "_permit", "_timeout")
+    __slots__ = ("_begun", "_cost", "_key", "_limiter", "_permit", "_timeout")
 
     def __init__(self, limiter: Limiter, key: str, cost: int, timeout: float | None) -> None:
         self._limiter, self._key, self._cost, self._timeout = limiter, key, cost, timeout
         self._permit: AsyncPermit | None = None
+        # Begun when it is first used as a coroutine, so that a context manager leaves none behind.
+        self._begun: Coroutine[Any, Any, AsyncPermit] | None = None
+
+    def _coroutine(self) -> Coroutine[Any, Any, AsyncPermit]:
+        if self._begun is None:
+            self._begun = self._acquire()
+        return self._begun
 
     def __await__(self) -> Generator[Any, Any, AsyncPermit]:
-        return self._acquire().__await__()
+        return self._coroutine().__await__()
+
+    def send(self, value: Any, /) -> Any:
+        """Resumes it, as an event loop does.
+
+        >>> from tidegate import AsyncLimiter
+        >>> try:
+        ...     AsyncLimiter("10/minute").acquire("user_42").send(None)
+        ... except StopIteration as done:
+        ...     print(done.value.decision.remaining)
+        9
+        """
+        return self._coroutine().send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raises an error where it waits, as an event loop does.
+
+        >>> from tidegate import AsyncLimiter
+        >>> try:
+        ...     AsyncLimiter("10/minute").acquire("user_42").throw(KeyError("gone"))
+        ... except KeyError:
+        ...     print("raised")
+        raised
+        """
+        return self._coroutine().throw(*error)
+
+    def close(self) -> None:
+        """Ends it. What it has reserved is given back.
+
+        >>> from tidegate import AsyncLimiter
+        >>> AsyncLimiter("10/minute").acquire("user_42").close()
+        """
+        if self._begun is not None:
+            self._begun.close()
 
     async def __aenter__(self) -> AsyncPermit:
         self._permit = await self._acquire()
