@@ -64,9 +64,10 @@ impl Service {
             admin.decider.begin_to_drain();
             tracing::info!("shutting down: finishing requests in flight");
             // By then balancers should have noticed: a client that connects again reaches another server.
-            tokio::time::sleep(self.drain_delay / 2).await;
+            let half = self.drain_delay / 2;
+            tokio::time::sleep(half).await;
             drain.announce();
-            tokio::time::sleep(self.drain_delay - self.drain_delay / 2).await;
+            tokio::time::sleep(self.drain_delay.saturating_sub(half)).await;
             drain.begin();
         };
         tokio::join!(join_all(serving), ending);

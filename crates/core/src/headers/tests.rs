@@ -199,6 +199,7 @@ fn policies_by_hand() {
         let item = Item {
             name: "id",
             limit: Some(&limit(text, algorithm)),
+            unit: None,
             outcome: &Outcome {
                 at,
                 ..allowed(1, 0)
@@ -489,6 +490,7 @@ fn any_settings() -> impl Strategy<Value = HeaderSettings> {
         draft_10,
         retry_after,
         reset,
+        ..HeaderSettings::NONE
     })
 }
 

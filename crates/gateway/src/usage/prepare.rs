@@ -23,7 +23,7 @@ const MODEL: &str = "model";
 const API_KEY: &str = "api_key";
 
 /// The answer to a request that is not decided.
-pub(crate) type Refused = Response<Bytes>;
+pub(crate) type Refused = Box<Response<Bytes>>;
 
 /// A request that is ready to be decided, and what its answer is read for.
 pub(crate) type Prepared = (Request<Incoming>, Option<Box<ModelCall>>);
@@ -206,7 +206,8 @@ fn unpriced(rule: &str, model: Option<&str>, head: &request::Parts) -> Refused {
         |model| format!("the model `{model}` has no price"),
     );
     let detail = format!("{model}, and the limit `{rule}` counts money");
-    denied_with(StatusCode::FORBIDDEN, "unpriced", &detail, &protocol(head))
+    let reply = denied_with(StatusCode::FORBIDDEN, "unpriced", &detail, &protocol(head));
+    Box::new(reply)
 }
 
 fn refused(failure: &GatewayFailure, head: &request::Parts) -> Refused {
@@ -226,5 +227,5 @@ fn refused(failure: &GatewayFailure, head: &request::Parts) -> Refused {
             parts.headers.insert(name, value.clone());
         }
     }
-    Response::from_parts(parts, body)
+    Box::new(Response::from_parts(parts, body))
 }

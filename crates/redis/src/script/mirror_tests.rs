@@ -207,7 +207,7 @@ fn play(mirror: &Mirror, limit: &Limit, events: &[Event]) -> Result<(), TestCase
                         charged_at.as_micros() as f64,
                         at,
                     );
-                    let answer: f64 = mirror.call("given_back", args.clone());
+                    let answer: f64 = mirror.call("given_back", args);
                     prop_assert_eq!(given_back as f64, answer, "{} {:?}", &limit, event);
                     let () = mirror.call("give_back", args);
                 }

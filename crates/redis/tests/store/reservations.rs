@@ -298,14 +298,14 @@ async fn never_over(stores: [RedisStore; 2], cut: impl Fn()) {
         cut();
     }
     let lost: u64 = tasks.join_all().await.into_iter().sum();
-    let used = held.settled.load(Ordering::SeqCst);
+    let settled = held.settled.load(Ordering::SeqCst);
     let is_known = async || {
         let charges = [user.charge(0), all.charge(0)];
         let Ok(asked) = stores[0].peek(&Request::new(&charges)).await else {
             return false;
         };
         // What was lost may be charged, and nothing else.
-        let most = LIMIT - used;
+        let most = LIMIT - settled;
         let mut left = asked.iter().map(|outcome| outcome.remaining);
         left.all(|left| left <= most && (lost > 0 || left == most))
     };

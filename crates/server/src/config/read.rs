@@ -35,6 +35,9 @@ const SLASHES: [(&str, Option<EncodedSlashes>); 2] =
 
 pub(super) type TakenField<'n> = Option<(Spot, &'n Node)>;
 
+/// Credentials that anyone could use.
+const NO_CLIENTS: &str = "`set_headers` adds credentials to requests, so it needs `clients_file` with the keys of the clients that may use them";
+
 pub(super) fn config(
     source: &Source,
     overrides: &Overrides<'_>,
@@ -63,11 +66,7 @@ pub(super) fn config(
     let secret = key_secret.as_ref();
     let redis = redis::read(&mut fields, secret, overrides, &mut notes, problems);
     let (redis, redis_tls) = redis.unzip();
-    let unless = match trust_timestamps {
-        _ if redis.is_some() => Some("redis"),
-        Some(true) => Some("trust_timestamps"),
-        _ => None,
-    };
+    let unless = without_snapshots(redis.is_some(), trust_timestamps);
     let snapshot = counters::read(&fields, unless, &mut notes, problems);
     let mut rule_settings = rule_settings(&fields, problems);
     let instances = number(&fields, "instances", problems);
@@ -77,9 +76,9 @@ pub(super) fn config(
     let underscore_headers = identify::underscore_headers(&fields, problems);
     let invalid_credentials = identify::invalid_credentials(&fields, problems);
     let identify = identify::read(&fields, &trusted_proxies, overrides, &mut notes, problems);
-    if identify.clients_file.is_none() && gateway.as_ref().is_some_and(sets_headers) {
-        let message = "`set_headers` adds credentials to requests, so it needs `clients_file` with the keys of the clients that may use them";
-        problems.error(&node.place, fields.spot(), message);
+    let sets_headers = gateway.as_ref().is_some_and(sets_headers);
+    if sets_headers && identify.clients_file.is_none() {
+        problems.error(&node.place, fields.spot(), NO_CLIENTS);
     }
     let headers = headers(&fields, problems);
     let denied = fields.take("denied");
@@ -368,12 +367,24 @@ pub(super) fn attribute_name(text: &str) -> Result<String, String> {
     }
 }
 
+/// The setting with which counters of the memory store are not kept.
+fn without_snapshots(has_redis: bool, trust_timestamps: Option<bool>) -> Option<&'static str> {
+    match trust_timestamps {
+        _ if has_redis => Some("redis"),
+        Some(true) => Some("trust_timestamps"),
+        _ => None,
+    }
+}
+
+/// Makes settings send one form of headers.
+type SendHeaders = fn(&mut HeaderSettings);
+
 fn headers(fields: &Fields<'_>, problems: &mut Problems) -> Option<HeaderSettings> {
     let mut settings = HeaderSettings::default();
     if let Some((spot, node)) = fields.take("headers") {
         settings = HeaderSettings::NONE;
         for (spot, node) in spot.items(node, problems) {
-            let words: [(&str, fn(&mut HeaderSettings)); 5] = [
+            let words: [(&str, SendHeaders); 5] = [
                 ("x", |settings| settings.x = true),
                 ("draft-10", |settings| settings.draft_10 = true),
                 ("retry-after", |settings| settings.retry_after = true),

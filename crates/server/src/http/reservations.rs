@@ -30,7 +30,7 @@ pub(super) async fn reserve(call: ApiCall) -> Result<ApiReply, HttpProblem> {
             .reserve_stored(&rules, FrontEnd::Http, &attributes, Duration::from(ttl));
     let reserved = reserving.await?;
     Ok(decision_reply(decider.headers, &reserved.decision, |out| {
-        write_reserved(out, &reserved)
+        write_reserved(out, &reserved);
     }))
 }
 

@@ -33,10 +33,9 @@ impl Gate {
         let mut counting = (0..rules.len()).filter(|index| !rules.at(*index).unit().is_requests());
         self.matching(rules, attributes, |asked| {
             counting.any(|index| match asked.match_rule(index) {
-                Ok(_) => true,
-                Err(NoPart::Unmet(unmet)) if unmet.is_about_route() => false,
                 // A condition may be about the cost.
-                Err(NoPart::Unmet(Unmet::When | Unmet::Unevaluable)) => true,
+                Ok(_) | Err(NoPart::Unmet(Unmet::When | Unmet::Unevaluable)) => true,
+                Err(NoPart::Unmet(unmet)) if unmet.is_about_route() => false,
                 Err(_) => rules.at(index).reads(unknown),
             })
         })

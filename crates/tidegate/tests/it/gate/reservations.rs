@@ -122,7 +122,7 @@ fn a_settled_one_answers_the_same_again_and_no_other_cost() {
     assert!(matches!(cancelled, Err(ReservationError::OtherCost)));
     let extended = block_on(
         gate.gate
-            .extend_reservation(id, Duration::from_secs(60), None),
+            .extend_reservation(id, Duration::from_mins(1), None),
     );
     assert!(matches!(extended, Err(ReservationError::Settled)));
     assert_eq!(gate.left(), [75]);
@@ -186,7 +186,7 @@ fn what_is_never_settled_is_kept_or_given_back_at_its_end() {
     assert!(matches!(late, Err(ReservationError::Unknown)));
     let never = block_on(
         gate.gate
-            .extend_reservation(id, Duration::from_secs(86_400), None),
+            .extend_reservation(id, Duration::from_hours(24), None),
     );
     assert!(matches!(never, Err(ReservationError::Unknown)));
 }
@@ -198,7 +198,7 @@ fn none_lasts_longer_than_a_day_after_it_was_made() {
     gate.clock.advance(Micros::from_seconds(5));
     let until = block_on(
         gate.gate
-            .extend_reservation(id, Duration::from_secs(86_400), None),
+            .extend_reservation(id, Duration::from_hours(24), None),
     );
     assert_eq!(until.unwrap(), NOW + Micros::DAY);
 }
@@ -303,7 +303,7 @@ fn too_many_are_refused_and_nothing_is_charged() {
 fn times_that_are_supplied_decide_when_it_ends() {
     let list = "- {id: back, per: [user], limit: 100/day, unsettled: give_back}";
     let gate = ClockedGate::new(list);
-    let (rules, minute) = (gate.gate.rules(), Duration::from_secs(60));
+    let (rules, minute) = (gate.gate.rules(), Duration::from_mins(1));
     let at = |second| NOW + Micros::from_seconds(second);
     let reserve = |second| {
         let attributes = user().with_cost(60).at(at(second));
