@@ -67,7 +67,7 @@ impl Service {
             let half = self.drain_delay / 2;
             tokio::time::sleep(half).await;
             drain.announce();
-            tokio::time::sleep(self.drain_delay.saturating_sub(half)).await;
+            tokio::time::sleep(half).await;
             drain.begin();
         };
         tokio::join!(join_all(serving), ending);
