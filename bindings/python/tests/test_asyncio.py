@@ -225,6 +225,12 @@ def test_trio_over_memory():
     trio.run(main)
 
 
+def waited_for_a_processor():
+    """Seconds for which this thread could have run and another one did. Part of the machine, not of the package."""
+    with open("/proc/thread-self/schedstat") as file:
+        return int(file.read().split()[1]) / 1e9
+
+
 def test_the_loop_goes_on_while_redis_stands_still(own_redis):
     async def main():
         limiter = AsyncLimiter("1000/second", store=RedisStore(own_redis.url, deadline=0.25))
@@ -234,10 +240,10 @@ def test_the_loop_goes_on_while_redis_stands_still(own_redis):
 
         async def beat():
             nonlocal longest
-            last = time.perf_counter()
+            last = time.perf_counter() - waited_for_a_processor()
             while True:
                 await asyncio.sleep(0.001)
-                now = time.perf_counter()
+                now = time.perf_counter() - waited_for_a_processor()
                 longest, last = max(longest, now - last), now
 
         async def ask():
@@ -268,8 +274,9 @@ def test_the_loop_goes_on_while_redis_stands_still(own_redis):
             raise AssertionError("it goes on when Redis does")
         return longest
 
-    # A busy machine takes the processor away for longer: the best of some runs is what the package adds.
+    # A machine may stand still itself: the best of some runs is what the package adds.
     longest = []
     while len(longest) < 6 and (not longest or min(longest) >= 0.02):
         longest.append(asyncio.run(main()))
     assert min(longest) < 0.02, longest
+    print(f"the event loop stood still for {min(longest) * 1000:.1f} ms at the most")
