@@ -100,7 +100,7 @@ class Wakeup:
 
     def __init__(self, limiter: Limiter) -> None:
         self._limiter = limiter
-        self._event: Any
+        self._future: asyncio.Future[None] | None = None
         if is_in_trio():
             trio = sys.modules["trio"]
             token, event = trio.lowlevel.current_trio_token(), trio.Event()
@@ -108,7 +108,7 @@ class Wakeup:
             self._number = limiter._when_freed(lambda: token.run_sync_soon(event.set))
         else:
             loop = asyncio.get_running_loop()
-            future = self._event = loop.create_future()
+            future = self._future = loop.create_future()
 
             def finish() -> None:
                 if not future.done():
@@ -118,8 +118,8 @@ class Wakeup:
 
     async def wait(self, seconds: float) -> None:
         """Waits for so many seconds at the most."""
-        if isinstance(self._event, asyncio.Future):
-            await asyncio.wait([self._event], timeout=seconds)
+        if self._future is not None:
+            await asyncio.wait([self._future], timeout=seconds)
         else:
             with sys.modules["trio"].move_on_after(seconds):
                 await self._event.wait()
