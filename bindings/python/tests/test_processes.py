@@ -90,7 +90,7 @@ live = RedisStore(url, deadline=5)
 
 # Each ends with something that is open. None may print, hang, or end with another code than 0.
 ENDINGS = {
-    "an open store": "store = RedisStore(url); store.wait_ready(5); limiter = Limiter('1/second', store=store); limiter.allow('a')",
+    "an open store": "live.wait_ready(5); limiter = Limiter('1/second', store=live); limiter.allow('a')",
     "a store that was never used": "store = RedisStore(url)",
     "a dead Redis": """
 limiter = Limiter("1/second", store=dead)
