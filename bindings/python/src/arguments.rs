@@ -70,3 +70,28 @@ fn not_a_cost(given: Borrowed<'_, '_, PyAny>) -> PyErr {
         Err(error) => error,
     }
 }
+
+/// A number of things: an `int` from 1.
+#[derive(Clone, Copy)]
+pub(crate) struct CountArgument(pub(crate) u64);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for CountArgument {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if !given.is_instance_of::<PyInt>() || given.is_instance_of::<PyBool>() {
+            let kind = given.get_type().name()?;
+            let message = format!("expected an `int` from 1, not `{kind}`");
+            return Err(PyTypeError::new_err(message));
+        }
+        match given.extract::<u64>() {
+            Ok(count) if count > 0 => Ok(Self(count)),
+            Ok(_) => Err(PyValueError::new_err(
+                "`0` is too small; give an `int` from 1",
+            )),
+            Err(_) => Err(PyValueError::new_err(
+                "the number is negative or too large; give an `int` from 1",
+            )),
+        }
+    }
+}

@@ -6,6 +6,7 @@ use pyo3::types::PyString;
 use tidegate::limit::{MAX_WINDOW, MIN_WINDOW};
 use tidegate::{Algorithm, Anchor, Limit, LimitError, Micros, Rate, Window};
 
+use crate::arguments::CountArgument;
 use crate::clock::Seconds;
 use crate::errors::{invalid_limit, limit_error};
 
@@ -35,7 +36,7 @@ impl PyLimit {
         rate: &str,
         algorithm: Option<&str>,
         anchor: Option<&str>,
-        slots: Option<u32>,
+        slots: Option<CountArgument>,
         strict: Option<bool>,
         max_delay: Option<OptionSpan>,
         shape: Option<bool>,
@@ -59,7 +60,10 @@ impl PyLimit {
         }
         match (slots, &mut algorithm) {
             (None, _) => {}
-            (given, Algorithm::SlidingWindowSlots { slots, .. }) => *slots = given,
+            (Some(given), Algorithm::SlidingWindowSlots { slots, .. }) => {
+                // More than there can be are refused as such.
+                *slots = Some(u32::try_from(given.0).unwrap_or(u32::MAX));
+            }
             (Some(_), _) => unused("slots", "sliding_window_slots")?,
         }
         match (strict, &mut algorithm) {
@@ -96,14 +100,14 @@ impl PyLimit {
     /// False
     #[staticmethod]
     #[pyo3(signature = (n, *, lease_ttl=None))]
-    fn concurrent(n: u64, lease_ttl: Option<OptionSpan>) -> PyResult<Self> {
+    fn concurrent(n: CountArgument, lease_ttl: Option<OptionSpan>) -> PyResult<Self> {
         let algorithm = match lease_ttl {
             Some(given) => Algorithm::Concurrency {
                 lease_ttl: given.lease_ttl()?,
             },
             None => Algorithm::CONCURRENCY,
         };
-        Self::of(Rate::concurrent(n), algorithm)
+        Self::of(Rate::concurrent(n.0), algorithm)
     }
 
     /// The name of the algorithm, as in rules.

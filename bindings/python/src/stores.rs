@@ -12,6 +12,7 @@ use tidegate::memory::DEFAULT_MAX_KEYS;
 use tidegate_redis::{Namespace, RedisSettings, RedisStore, RedisUrl};
 use tokio::sync::OnceCell;
 
+use crate::arguments::CountArgument;
 use crate::clock::{GivenClock, Seconds};
 use crate::errors;
 use crate::freed::Freed;
@@ -59,13 +60,11 @@ impl MemoryCounters {
 #[pymethods]
 impl PyMemoryStore {
     #[new]
-    #[pyo3(signature = (max_keys=10_000_000))]
-    fn new(max_keys: usize) -> PyResult<Self> {
-        if max_keys == 0 {
-            return Err(PyValueError::new_err("`max_keys` is `0`; give 1 or more"));
-        }
+    #[pyo3(signature = (max_keys=CountArgument(10_000_000)), text_signature = "(max_keys=10000000)")]
+    fn new(max_keys: CountArgument) -> Self {
+        let max_keys = usize::try_from(max_keys.0).unwrap_or(usize::MAX);
         let made = OnceLock::new();
-        Ok(Self { max_keys, made })
+        Self { max_keys, made }
     }
 
     fn __repr__(&self) -> String {

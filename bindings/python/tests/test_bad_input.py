@@ -116,6 +116,13 @@ def test_a_store_says_what_is_wrong_with_it(tmp_path):
             RedisStore(**options)
     with pytest.raises(OSError):
         RedisStore("rediss://h", tls_ca=tmp_path / "missing.pem")
-    with pytest.raises(ValueError, match="max_keys"):
-        MemoryStore(0)
+    for make in (MemoryStore, Limit.concurrent, lambda n: Limit("1/second", "sliding_window_slots", slots=n)):
+        for number in (0, -1, 2**70):
+            with pytest.raises(ValueError, match="from 1"):
+                make(number)
+        for number in (True, 1.0, "1"):
+            with pytest.raises(TypeError, match="int"):
+                make(number)
+    with pytest.raises(ValueError, match="slots"):
+        Limit("1/second", "sliding_window_slots", slots=2**40)
     assert "secret" not in repr(RedisStore("redis://user:secret@127.0.0.1:6379"))
