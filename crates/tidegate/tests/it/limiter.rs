@@ -338,7 +338,7 @@ fn a_turn_is_reserved_without_a_runtime_and_given_back_if_it_is_not_taken() {
     // No longer than the builder's `max_wait`, which is 10 seconds.
     limiter.settle("busy", 1);
     for _ in 0..10 {
-        let turn = limiter.reserve("busy", 1, Duration::from_mins(1)).unwrap();
+        let turn = limiter.reserve("busy", 1, Duration::from_secs(90)).unwrap();
         if let Turn::Reserved(turn) = turn {
             drop(turn.take());
         }
