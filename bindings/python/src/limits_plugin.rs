@@ -97,7 +97,8 @@ impl LimitsCounters {
         Ok(self.call(LimitsStep::Charge { limit, cost }))
     }
 
-    /// Answers whether a cost is allowed, the usage, when all of it will be free, and when the cost will be allowed.
+    /// Answers whether a cost is allowed, the usage, when all of it will be free, when the cost will be allowed, and the
+    /// time now.
     fn peek(
         &self,
         strategy: Strategy,

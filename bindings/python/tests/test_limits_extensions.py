@@ -1,6 +1,7 @@
 """Flask-Limiter and slowapi as they are, with the storages and strategies of the plugin."""
 
 import asyncio
+import random
 import time
 
 import hiro
@@ -71,6 +72,26 @@ def test_requests_are_limited_and_headers_are_right(kind, place, strategy, redis
         assert response.headers["X-RateLimit-Limit"] == "3"
         assert 0 <= float(response.headers["X-RateLimit-Reset"]) - time.time() < 86_403
         assert 0 <= int(response.headers["Retry-After"]) <= 86_401
+
+
+@both
+@pytest.mark.parametrize("strategy", STRATEGIES[:3])
+def test_headers_are_those_of_the_memory_of_limits_while_the_clock_stands_still(kind, strategy):
+    chance = random.Random(kind + strategy)
+    with hiro.Timeline().freeze() as timeline:
+        options = {"limits": "2/second; 5 per minute; 40/hour", "strategy": strategy}
+        clients = [client_of(kind, storage_uri=uri, **options)[0] for uri in ("memory://", "tidegate://?clock=python")]
+        for _ in range(40):
+            # Whole microseconds that a float has exactly.
+            timeline.forward(chance.choice([0, 13, 77, 331, 3911, 25999]) / 64)
+            wanted, got = (client.get("/") for client in clients)
+            assert got.status_code == wanted.status_code
+            for name in ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After"):
+                if strategy == "sliding-window-counter" and name in ("X-RateLimit-Reset", "Retry-After"):
+                    # They differ by a microsecond, which may be the one that makes a second.
+                    assert float(got.headers[name]) == pytest.approx(float(wanted.headers[name]), rel=0, abs=1.001)
+                else:
+                    assert got.headers[name] == wanted.headers[name], name
 
 
 @both

@@ -6,6 +6,7 @@ import inspect
 import random
 import sys
 import threading
+import time
 
 import hiro
 import pytest
@@ -55,12 +56,22 @@ def test_strategies_of_limits_answer_as_over_their_own_memory(strategy, asynchro
     opened.close()
 
 
+@pytest.mark.parametrize("strategy", ["fixed-window", "moving-window"])
+def test_times_are_those_of_a_clock_that_stands_still_to_the_last_digit(strategy, time_stands_still):
+    limiter, item = Opened("tidegate://?clock=python").limiter(strategy), parse("5/minute")
+    for key in range(50):
+        time_stands_still.forward(random.random())
+        start = time.time()
+        limiter.hit(item, str(key))
+        time_stands_still.forward(1)
+        limiter.hit(item, str(key))
+        assert limiter.get_window_stats(item, str(key)).reset_time == start + 60
+
+
 @pytest.mark.parametrize("uri", ["tidegate://?clock=python", "async+tidegate://?clock=python"])
 def test_a_token_bucket_refills_continuously_and_a_denied_hit_costs_nothing(uri, time_stands_still):
     opened = Opened(uri)
     limiter, item = opened.limiter("token-bucket"), parse("10/minute")
-    import time
-
     assert all(limiter.hit(item, "key") for _ in range(10))
     for _ in range(3):
         assert not limiter.hit(item, "key")
@@ -81,8 +92,6 @@ def test_a_token_bucket_refills_continuously_and_a_denied_hit_costs_nothing(uri,
 
 @pytest.mark.parametrize("uri", ["tidegate://?clock=python", "async+tidegate://?clock=python"])
 def test_a_sliding_window_log_counts_in_any_window(uri, time_stands_still):
-    import time
-
     opened = Opened(uri)
     limiter, item = opened.limiter("sliding-window-log"), parse("10/minute")
     assert limiter.hit(item, "key", cost=4)

@@ -37,6 +37,7 @@ impl TimedStore {
     }
 
     fn usage(&self, outcome: &Outcome) -> LimitUsage {
+        let now = self.now();
         LimitUsage {
             is_allowed: outcome.allowed,
             used: outcome.limit - outcome.remaining,
@@ -44,9 +45,10 @@ impl TimedStore {
             allowed_at: match outcome.retry {
                 Retry::Now => outcome.at,
                 // Counted from now: a denial may be remembered.
-                Retry::After(wait) => self.now() + wait,
+                Retry::After(wait) => now + wait,
                 Retry::Never => outcome.reset_at,
             },
+            now,
         }
     }
 
@@ -69,6 +71,7 @@ impl TimedStore {
             used: 0,
             resets_at: now,
             allowed_at: now,
+            now,
         }
     }
 }
@@ -115,16 +118,18 @@ pub(super) struct LimitUsage {
     used: u64,
     pub(super) resets_at: Timestamp,
     allowed_at: Timestamp,
+    now: Timestamp,
 }
 
 impl LimitsAnswer {
-    /// A usage is whether the cost is allowed, the usage, when all will be free, and when the cost will be allowed.
+    /// A usage is whether the cost is allowed, the usage, when all will be free, when the cost will be allowed, and the
+    /// time now.
     pub(super) fn into_object(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self {
             Self::Usage(usage) => {
-                let times = [usage.resets_at, usage.allowed_at]
+                let [resets_at, allowed_at, now] = [usage.resets_at, usage.allowed_at, usage.now]
                     .map(|at| seconds_of(Micros::new(at.as_micros())));
-                (usage.is_allowed, usage.used, times[0], times[1]).into_py_any(py)
+                (usage.is_allowed, usage.used, resets_at, allowed_at, now).into_py_any(py)
             }
             Self::Forgotten(count) => count.into_py_any(py),
             Self::Nothing => Ok(py.None()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -23,8 +24,8 @@ _OPTIONS = ("clock", "deadline", "key_secret", "namespace")
 LARGEST_AMOUNT = 1_000_000_000
 """The most that a limit may grant, and that is counted."""
 
-Usage = tuple[bool, int, float, float]
-"""Whether a cost is allowed, the usage, when all of it will be free again, and when the cost will be allowed."""
+Usage = tuple[bool, int, float, float, float]
+"""Whether a cost is allowed, the usage, when all of it will be free again, when the cost will be allowed, and the time now."""
 
 
 class Counters:
@@ -46,6 +47,16 @@ class Counters:
         self.shown = f"tidegate+{self.native.url}" if self.native.url else "tidegate://"
         # Storages on the same counters know of each other's answers.
         self.place = f"{self.shown} {given.get('namespace')}"
+
+    def by_clock(self, usage: Usage) -> Usage:
+        """A usage with the times of `time.time`, if that is the clock: counters go by whole microseconds, and tests that let the
+        clock stand still compare times to the last digit.
+        """
+        if self.clock != "python":
+            return usage
+        allowed, used, resets_at, allowed_at, now = usage
+        since = time.time() - now
+        return allowed, used, resets_at + since, allowed_at + since, now + since
 
     def __getstate__(self) -> dict[str, Any]:
         if not self.is_in_memory:

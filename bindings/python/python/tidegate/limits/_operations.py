@@ -22,6 +22,7 @@ FIXED = "fixed-window"
 MOVING = "moving-window"
 SLIDING = "sliding-window-counter"
 TOKEN_BUCKET = "token-bucket"
+_COUNT, _END = f"{FIXED} count", f"{FIXED} end"
 
 
 def run(operation: Operation[Result]) -> Result:
@@ -64,23 +65,23 @@ class Operations:
     def count(self, key: str, expiry: float, amount: int) -> Operation[int]:
         """Adds to the window of a key."""
         usage: Usage = yield self._native.count(key, expiry, amount)
-        self._keep(f"{FIXED} count", key, usage)
-        self._keep(f"{FIXED} end", key, usage)
+        self._keep(_COUNT, key, usage)
+        self._keep(_END, key, usage)
         return usage[1]
 
     def counted(self, key: str) -> Operation[int]:
         """The count of the window of a key."""
-        usage = self._take(f"{FIXED} count", key)
+        usage = self._take(_COUNT, key)
         if usage is None:
             usage = yield self._native.counted(key)
-            self._keep(f"{FIXED} end", key, usage)
+            self._keep(_END, key, usage)
         return usage[1]
 
     def window_end(self, key: str) -> Operation[float]:
         """The end of the window of a key; now, if none is open."""
-        usage = self._take(f"{FIXED} end", key)
+        usage = self._take(_END, key)
         if usage is None:
-            usage = yield self._native.counted(key)
+            usage = self.counters.by_clock((yield self._native.counted(key)))
         return usage[2]
 
     def clear(self, key: str) -> Operation[None]:
@@ -121,8 +122,8 @@ class Operations:
             return WindowStats(time.time() + expiry, 0)
         usage = self._take(strategy, key)
         if usage is None:
-            usage = yield self._native.peek(strategy, key, limit, expiry, 1)
-        allowed, used, resets_at, allowed_at = usage
+            usage = self.counters.by_clock((yield self._native.peek(strategy, key, limit, expiry, 1)))
+        allowed, used, resets_at, allowed_at, _ = usage
         if not allowed:
             return WindowStats(allowed_at, limit - used)
         if used == limit and strategy == TOKEN_BUCKET:
@@ -148,10 +149,10 @@ class Operations:
 
     def _next_free(self, strategy: str, key: str, expiry: int) -> Operation[tuple[int, float]]:
         """The usage of a key, and when it will be less by one."""
-        kept = self._take(strategy, key)
-        if kept is not None and not kept[0]:
-            return kept[1], kept[3]
-        usage: Usage = yield self._native.next_free(strategy, key, expiry, kept[1] if kept else None)
+        usage = self._take(strategy, key)
+        if usage is None or usage[0]:
+            used = usage[1] if usage else None
+            usage = self.counters.by_clock((yield self._native.next_free(strategy, key, expiry, used)))
         return usage[1], usage[3]
 
     # All strategies.
@@ -168,7 +169,7 @@ class Operations:
 
     def _keep(self, what: str, key: str, usage: Usage) -> None:
         if not self.counters.is_in_memory:
-            _answers.keep((self.counters.place, what, key), usage)
+            _answers.keep((self.counters.place, what, key), self.counters.by_clock(usage))
 
     def _take(self, what: str, key: str) -> Usage | None:
         if self.counters.is_in_memory:
