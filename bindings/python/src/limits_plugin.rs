@@ -2,9 +2,9 @@
 //! strategies themselves are in `python/tidegate/limits`.
 
 mod call;
+mod hit_number;
 mod steps;
 mod strategy;
-mod whole;
 mod windows;
 
 use std::sync::{Arc, Mutex};
@@ -21,10 +21,10 @@ use crate::runtime::locked;
 use crate::stores::{GivenStore, MemoryCounters};
 pub(crate) use call::LimitsCall;
 use call::{CountersInner, CountersStore};
+use hit_number::HitNumber;
 use steps::LimitsStep;
 use strategy::{Strategy, StrategyLimit};
-use whole::Whole;
-use windows::{KeyWindows, ListedWindow};
+use windows::{CounterWindows, ListedWindow};
 
 mod classes {
     pyo3::import_exception!(limits.errors, ConfigurationError);
@@ -43,7 +43,7 @@ impl LimitsCounters {
             GivenStore::Memory(counters) => CountersStore::Memory(Mutex::new(counters)),
             GivenStore::Redis(handle, clock) => CountersStore::Redis(handle, clock),
         };
-        Ok(Self::over(store, KeyWindows::default()))
+        Ok(Self::over(store, CounterWindows::default()))
     }
 
     /// The URL of Redis, without secrets; none in memory.
@@ -56,7 +56,12 @@ impl LimitsCounters {
     }
 
     /// Adds to the fixed window of a key. Answers the usage as [`peek`](Self::peek) does.
-    fn count(&self, key: KeyArgument<'_>, window: Seconds, cost: Whole) -> PyResult<LimitsCall> {
+    fn count(
+        &self,
+        key: KeyArgument<'_>,
+        window: Seconds,
+        cost: HitNumber,
+    ) -> PyResult<LimitsCall> {
         let window = locked(&self.0.windows).to_count_in(key.0, window.0, || self.0.now());
         let limit = StrategyLimit::fixed_window(key.0, window.map_err(configuration_error)?);
         let step = LimitsStep::Count {
@@ -88,9 +93,9 @@ impl LimitsCounters {
         &self,
         strategy: Strategy,
         key: KeyArgument<'_>,
-        amount: Whole,
+        amount: HitNumber,
         window: Seconds,
-        cost: Whole,
+        cost: HitNumber,
     ) -> PyResult<LimitsCall> {
         let limit = limit(strategy, key, amount, window)?;
         let cost = cost.0;
@@ -103,9 +108,9 @@ impl LimitsCounters {
         &self,
         strategy: Strategy,
         key: KeyArgument<'_>,
-        amount: Whole,
+        amount: HitNumber,
         window: Seconds,
-        cost: Whole,
+        cost: HitNumber,
     ) -> PyResult<LimitsCall> {
         let limit = limit(strategy, key, amount, window)?;
         let cost = cost.0;
@@ -121,7 +126,7 @@ impl LimitsCounters {
         window: Seconds,
         used: Option<u64>,
     ) -> PyResult<LimitsCall> {
-        let limit = limit(strategy, key, Whole(MAX_COUNT), window)?;
+        let limit = limit(strategy, key, HitNumber(MAX_COUNT), window)?;
         Ok(self.call(LimitsStep::NextFree { limit, used }))
     }
 
@@ -132,7 +137,7 @@ impl LimitsCounters {
         key: KeyArgument<'_>,
         window: Seconds,
     ) -> PyResult<LimitsCall> {
-        let limit = limit(strategy, key, Whole(1), window)?;
+        let limit = limit(strategy, key, HitNumber(1), window)?;
         Ok(self.call(LimitsStep::Forget(vec![limit])))
     }
 
@@ -174,12 +179,12 @@ impl LimitsCounters {
             freed: Arc::default(),
         };
         let store = CountersStore::Memory(Mutex::new(counters));
-        Ok(Self::over(store, KeyWindows::from_list(state.1)))
+        Ok(Self::over(store, CounterWindows::from_list(state.1)))
     }
 }
 
 impl LimitsCounters {
-    fn over(store: CountersStore, windows: KeyWindows) -> Self {
+    fn over(store: CountersStore, windows: CounterWindows) -> Self {
         let windows = Mutex::new(windows);
         Self(Arc::new(CountersInner { store, windows }))
     }
@@ -202,7 +207,7 @@ impl LimitsCounters {
 fn limit(
     strategy: Strategy,
     key: KeyArgument<'_>,
-    amount: Whole,
+    amount: HitNumber,
     window: Seconds,
 ) -> PyResult<StrategyLimit> {
     let limit = StrategyLimit::new(strategy, key.0, amount.0, window.0);

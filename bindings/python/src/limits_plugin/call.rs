@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use tidegate::{Clock as _, Store, StoreError, Timestamp};
 
 use super::steps::{LimitsAnswer, LimitsStep, TimedStore};
-use super::windows::KeyWindows;
+use super::windows::CounterWindows;
 use crate::clock::GivenClock;
 use crate::errors;
 use crate::runtime::{self, Mailbox, PendingCall, locked};
@@ -20,7 +20,7 @@ pub(super) struct CountersInner {
     pub(super) store: CountersStore,
     /// The windows of keys that do not name theirs. The locks are held with the interpreter, so that they are free when
     /// the process forks.
-    pub(super) windows: Mutex<KeyWindows>,
+    pub(super) windows: Mutex<CounterWindows>,
 }
 
 pub(super) enum CountersStore {

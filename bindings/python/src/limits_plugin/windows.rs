@@ -12,7 +12,7 @@ const MOST: usize = 65_536;
 
 /// The windows of keys that do not name theirs, or another one: a storage can be called with any key.
 #[derive(Default)]
-pub(super) struct KeyWindows {
+pub(super) struct CounterWindows {
     others: HashMap<Box<str>, OpenWindow>,
 }
 
@@ -25,7 +25,7 @@ struct OpenWindow {
 /// A key, its window and its end in microseconds.
 pub(super) type ListedWindow = (String, u64, u64);
 
-impl KeyWindows {
+impl CounterWindows {
     /// The window in which a hit is counted: the one that is open for the key, else the given one.
     pub(super) fn to_count_in(
         &self,

@@ -52,6 +52,7 @@ class Operations:
 
     def __init__(self, counters: Counters) -> None:
         self.counters = counters
+        self.is_in_memory = counters.is_in_memory
         self._native = counters.native
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -59,6 +60,20 @@ class Operations:
 
     def __getstate__(self) -> dict[str, Any]:
         return {"counters": self.counters}
+
+    # Hits in memory by threads, which are most hits: without the cost of an operation.
+
+    def count_now(self, key: str, expiry: float, amount: int) -> int:
+        """`count`, in memory."""
+        count: int = self._native.count(key, expiry, amount).now()[1]
+        return count
+
+    def charge_now(self, strategy: str, key: str, limit: int, expiry: int, amount: int) -> bool:
+        """`charge`, in memory."""
+        if limit <= 0:
+            return False
+        allowed: bool = self._native.charge(strategy, key, limit, expiry, amount).now()[0]
+        return allowed
 
     # The strategy `fixed-window`, which asks for the count and the end of a window one after the other.
 
@@ -168,10 +183,10 @@ class Operations:
         yield self._native.peek(FIXED, "", 1, 1, 0)
 
     def _keep(self, what: str, key: str, usage: Usage) -> None:
-        if not self.counters.is_in_memory:
+        if not self.is_in_memory:
             _answers.keep((self.counters.place, what, key), self.counters.by_clock(usage))
 
     def _take(self, what: str, key: str) -> Usage | None:
-        if self.counters.is_in_memory:
+        if self.is_in_memory:
             return None
         return _answers.take((self.counters.place, what, key))

@@ -61,7 +61,10 @@ class TidegateStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport,
         >>> TidegateStorage().incr("user_42", 60)
         1
         """
-        return run(self._operations.count(key, expiry, amount))
+        operations = self._operations
+        if operations.is_in_memory:
+            return operations.count_now(key, expiry, amount)
+        return run(operations.count(key, expiry, amount))
 
     def get(self, key: str) -> int:
         """The counter of a key.
@@ -131,7 +134,10 @@ class TidegateStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport,
         >>> storage.acquire_entry("user_42", 2, 60, amount=2), storage.acquire_entry("user_42", 2, 60)
         (True, False)
         """
-        return run(self._operations.charge(MOVING, key, limit, expiry, amount))
+        operations = self._operations
+        if operations.is_in_memory:
+            return operations.charge_now(MOVING, key, limit, expiry, amount)
+        return run(operations.charge(MOVING, key, limit, expiry, amount))
 
     def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
         """When the oldest entry of the moving window was made, or now, and how many entries there are.
@@ -153,7 +159,10 @@ class TidegateStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport,
         >>> storage.acquire_sliding_window_entry("user_42", 2, 86_400, amount=3)
         False
         """
-        return run(self._operations.charge(SLIDING, key, limit, expiry, amount))
+        operations = self._operations
+        if operations.is_in_memory:
+            return operations.charge_now(SLIDING, key, limit, expiry, amount)
+        return run(operations.charge(SLIDING, key, limit, expiry, amount))
 
     def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
         """The counts and lifetimes of the previous and the current window.

@@ -48,8 +48,10 @@ class _ExactRateLimiter(limits.strategies.RateLimiter):
 
     def hit(self, item: RateLimitItem, *identifiers: str, cost: int = 1) -> bool:
         """Charges a hit, if the limit allows it: one call to Redis."""
-        key = item.key_for(*identifiers)
-        return self._run(self._operations.charge(self.strategy, key, item.amount, item.get_expiry(), cost))
+        key, operations = item.key_for(*identifiers), self._operations
+        if operations.is_in_memory:
+            return operations.charge_now(self.strategy, key, item.amount, item.get_expiry(), cost)
+        return self._run(operations.charge(self.strategy, key, item.amount, item.get_expiry(), cost))
 
     def test(self, item: RateLimitItem, *identifiers: str, cost: int = 1) -> bool:
         """Whether a hit would be allowed."""

@@ -101,7 +101,7 @@ class AsyncTidegateStorage(Storage, MovingWindowSupport, SlidingWindowCounterSup
         await self._run(self._operations.forget(SLIDING, key, expiry))
 
     async def _run(self, operation: Operation[Result]) -> Result:
-        return await run_async(operation, self._operations.counters.is_in_memory)
+        return await run_async(operation, self._operations.is_in_memory)
 
 
 class _ExactRateLimiter(limits.aio.strategies.RateLimiter):
@@ -138,7 +138,7 @@ class _ExactRateLimiter(limits.aio.strategies.RateLimiter):
 
     async def _run(self, operation: Operation[Result]) -> Result:
         try:
-            return await run_async(operation, self._operations.counters.is_in_memory)
+            return await run_async(operation, self._operations.is_in_memory)
         except StoreError as error:
             if self.storage.wrap_exceptions:
                 raise StorageError(error) from error

@@ -5,9 +5,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyFloat;
 
 /// An amount or a cost: a whole number, or a fraction, which counts as the next whole number.
-pub(super) struct Whole(pub(super) u64);
+pub(super) struct HitNumber(pub(super) u64);
 
-impl<'a, 'py> FromPyObject<'a, 'py> for Whole {
+impl<'a, 'py> FromPyObject<'a, 'py> for HitNumber {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
