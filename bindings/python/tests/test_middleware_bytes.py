@@ -1,25 +1,26 @@
 """The middleware of Python answers as that of Rust, byte for byte: the same requests to real servers of both."""
 
 import json
+import re
 
 import pytest
 from serving import IS_SHORT, exchange, reference, serving
 
 RULES = """
 rules:
-  - {id: login, match: {path: /login}, per: [ip], limit: 2/minute}
+  - {id: login, match: {path: /login}, per: [ip], limit: 2/hour}
   - {id: files, match: {path: /files/**, method: [GET, PUT]}, per: [ip], limit: 2/hour; 9/day}
-  - {id: users, match: {path: /users}, per: [user_id], missing: deny, limit: 2/minute}
-  - {id: keys, match: {path: /keys}, per: [header.x-api-key], missing: deny, limit: 2/minute}
-  - {id: tokens, match: {path: /tokens}, per: [header.authorization], missing: deny, limit: 1/minute}
-  - {id: hosts, match: {path: /hosts, host: '*.example'}, per: [host], limit: 1/minute}
-  - {id: export, match: {path: /export}, per: [], limit: 3/minute}
-  - {id: large, match: {path: /large}, per: [], cost: 5, limit: 3/minute}
+  - {id: users, match: {path: /users}, per: [user_id], missing: deny, limit: 2/hour}
+  - {id: keys, match: {path: /keys}, per: [header.x-api-key], missing: deny, limit: 2/hour}
+  - {id: tokens, match: {path: /tokens}, per: [header.authorization], missing: deny, limit: 1/hour}
+  - {id: hosts, match: {path: /hosts, host: '*.example'}, per: [host], limit: 1/hour}
+  - {id: export, match: {path: /export}, per: [], limit: 3/hour}
+  - {id: large, match: {path: /large}, per: [], cost: 5, limit: 3/hour}
   - {id: blocked, match: {path: /blocked}, per: [], limit: blocked}
-  - {id: own, match: {path: /own}, per: [], limit: 1/minute, denied: {status: 403, title: 'No {rule}', detail: 'in {retry_after}', headers: {X-Help: '{limit}'}}}
-  - {id: when, match: {path: /when, when: 'attributes["method"] == "PUT"'}, per: [], limit: 1/minute}
-  - {id: shadow, match: {path: /shadow}, per: [], limit: 1/minute, mode: shadow}
-  - {id: post, match: {path: /post}, per: [], limit: 1/minute, denied: {status: 429}}
+  - {id: own, match: {path: /own}, per: [], limit: 1/hour, denied: {status: 403, title: 'No {rule}', detail: 'in {retry_after}', headers: {X-Help: '{limit}'}}}
+  - {id: when, match: {path: /when, when: 'attributes["method"] == "PUT"'}, per: [], limit: 1/hour}
+  - {id: shadow, match: {path: /shadow}, per: [], limit: 1/hour, mode: shadow}
+  - {id: post, match: {path: /post}, per: [], limit: 1/hour, denied: {status: 429}}
 """
 
 # Method, target and more headers. `Host` is a.example unless it is given.
@@ -62,6 +63,8 @@ REQUESTS = [
 ]
 # What servers add by themselves.
 OF_SERVERS = {"date", "server", "connection", "transfer-encoding", "content-length"}
+# Headers whose value is a time.
+IN_TIME = {"retry-after", "x-ratelimit-reset", "grpc-retry-pushback-ms"}
 
 
 def sent(method, target, headers):
@@ -71,11 +74,22 @@ def sent(method, target, headers):
 
 
 def comparable(answer):
+    """An answer without what servers add, and the times in it apart: time passes between one server and the other."""
     status, headers, body = answer
     found = sorted((name.lower(), value) for name, value in headers if name.lower() not in OF_SERVERS)
-    # Time passes between the two.
-    found = [(name, "soon" if name in ("x-ratelimit-reset", "grpc-retry-pushback-ms") else value) for name, value in found]
-    return status, found, body
+    times = []
+
+    def apart(text, pattern=r"(?<=t=)\d+|(?<= in )\d+ seconds?|(?<=\"in )\d+"):
+        times.extend(int(number.split()[0]) for number in re.findall(pattern, text))
+        return re.sub(pattern, "soon", text)
+
+    # In whole: seconds, seconds since 1970, milliseconds.
+    found = [(name, apart(value, r"\d+") if name in IN_TIME else apart(value)) for name, value in found]
+    return (status, found, apart(body.decode())), [number / 1000 if number > 10_000 and number < 10_000_000 else number for number in times]
+
+
+def are_near(times, others):
+    return len(times) == len(others) and all(abs(one - other) <= 10 for one, other in zip(times, others))
 
 
 def test_requests_are_answered_as_by_the_middleware_of_rust(tmp_path):
@@ -89,9 +103,9 @@ def test_requests_are_answered_as_by_the_middleware_of_rust(tmp_path):
             exchange(rust, sent("GET", "/ready", {}))
             for number, request in enumerate(REQUESTS):
                 raw = sent(*request)
-                expected, found = comparable(exchange(rust, raw)), comparable(exchange(python, raw))
-                if expected != found:
-                    differences.append(f"{server} {number} {request}:\n  rust   {expected}\n  python {found}")
+                (expected, times), (found, others) = comparable(exchange(rust, raw)), comparable(exchange(python, raw))
+                if expected != found or not are_near(times, others):
+                    differences.append(f"{server} {number} {request}:\n  rust   {expected} {times}\n  python {found} {others}")
     assert not differences, "\n".join(differences)
 
 
