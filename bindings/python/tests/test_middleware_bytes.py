@@ -59,7 +59,7 @@ REQUESTS = [
     ("GET", "/login", {"X-Forwarded-For": "6.6.6.6, 203.0.113.7"}),
     ("GET", "/login", {"Forwarded": "for=203.0.113.7"}),
     ("GET", "/login", {"Forwarded": "for=203.0.113.8", "X-Forwarded-For": "203.0.113.7"}),
-    ("GET", "/login", {"X-Forwarded-For": "nobody"}),
+    ("GET", "/login", {"X-Forwarded-For": "unknown"}),
 ]
 # What servers add by themselves.
 OF_SERVERS = {"date", "server", "connection", "transfer-encoding", "content-length"}
