@@ -22,7 +22,7 @@ use tidegate_tower::{AdmittedRequest, PeerAddress, RateLimitLayer};
 use self::admitted::HeaderForm;
 pub(crate) use self::admitted::{PyAdmitted, PyReply};
 use self::described::{DescribedCall, with_descriptions};
-use self::head::{Head, HeadError};
+use self::head::{HeadError, ReadHead};
 use crate::arguments::RequestCost;
 use crate::gate::{GateInUse, PyGate, ready};
 use crate::runtime::{self, Mailbox, PendingCall, PerProcess};
@@ -54,17 +54,17 @@ struct OpenedLayer {
 }
 
 /// A request that is put to the layer.
-struct AskedCall {
+struct PutRequest {
     layer: RateLimitLayer,
     parts: Parts,
     form: HeaderForm,
 }
 
-impl AskedCall {
+impl PutRequest {
     /// The request, or the answer to one that is malformed.
     fn new(
         layer: &RateLimitLayer,
-        head: Result<Head, HeadError>,
+        head: Result<ReadHead, HeadError>,
         mut described: DescribedCall,
         form: HeaderForm,
     ) -> PyResult<Result<Self, PyReply>> {
@@ -148,7 +148,7 @@ impl Middleware {
         let head = head::of_environ(environ, &opened.gate.rules(), !self.proxies.is_empty());
         let described = DescribedCall::read(attributes, cost)?;
         self.warn_of_missing_peer(py, &opened.gate, &head, &described)?;
-        let asked = match AskedCall::new(&opened.layer, head, described, form)? {
+        let asked = match PutRequest::new(&opened.layer, head, described, form)? {
             Ok(asked) => asked,
             Err(reply) => return Ok(Py::new(py, reply)?.into_any()),
         };
@@ -230,11 +230,11 @@ impl Middleware {
         scope: &Bound<'_, PyDict>,
         attributes: Option<&Bound<'_, PyAny>>,
         cost: Option<RequestCost>,
-    ) -> PyResult<Result<AskedCall, PyReply>> {
+    ) -> PyResult<Result<PutRequest, PyReply>> {
         let head = head::of_scope(scope);
         let described = DescribedCall::read(attributes, cost)?;
         self.warn_of_missing_peer(scope.py(), &opened.gate, &head, &described)?;
-        AskedCall::new(&opened.layer, head, described, HeaderForm::Bytes)
+        PutRequest::new(&opened.layer, head, described, HeaderForm::Bytes)
     }
 
     /// Logs once that a request has no address although rules count by it: they do not apply to it.
@@ -242,7 +242,7 @@ impl Middleware {
         &self,
         py: Python<'_>,
         gate: &Gate,
-        head: &Result<Head, HeadError>,
+        head: &Result<ReadHead, HeadError>,
         described: &DescribedCall,
     ) -> PyResult<()> {
         let Ok(head) = head else {

@@ -41,7 +41,7 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const HEADER: &str = "header.";
 
 /// A request as the layer reads it, and other paths by which the application may know it.
-pub(super) struct Head {
+pub(super) struct ReadHead {
     pub(super) parts: Parts,
     pub(super) other_paths: Vec<String>,
 }
@@ -129,7 +129,11 @@ fn uri_of(sent: &[u8]) -> Option<Uri> {
     Some(Uri::from(path))
 }
 
-fn request(method: &[u8], path: &PathAsGiven<'_>, peer: Option<IpAddr>) -> Result<Head, HeadError> {
+fn request(
+    method: &[u8],
+    path: &PathAsGiven<'_>,
+    peer: Option<IpAddr>,
+) -> Result<ReadHead, HeadError> {
     let (mut parts, ()) = Request::new(()).into_parts();
     let Ok(method) = Method::from_bytes(method) else {
         let problem = "the method has a character that is not allowed in one";
@@ -141,7 +145,7 @@ fn request(method: &[u8], path: &PathAsGiven<'_>, peer: Option<IpAddr>) -> Resul
     if let Some(peer) = peer {
         parts.extensions.insert(PeerAddress(peer));
     }
-    Ok(Head { parts, other_paths })
+    Ok(ReadHead { parts, other_paths })
 }
 
 /// A value as the layer reads it. One that cannot be read must not be left out: a rule may count by it.
@@ -156,7 +160,7 @@ pub(super) fn of_environ<'py>(
     environ: &Bound<'py, PyDict>,
     rules: &RuleSet,
     is_forwarded: bool,
-) -> Result<Head, HeadError> {
+) -> Result<ReadHead, HeadError> {
     let py = environ.py();
     let text = |name: &Bound<'py, PyString>| Variable::read(environ, name);
     let method = text(intern!(py, "REQUEST_METHOD"))?;
@@ -214,7 +218,7 @@ pub(super) fn of_environ<'py>(
 }
 
 /// The head of a request in an ASGI scope, of HTTP or a WebSocket, with all its headers.
-pub(super) fn of_scope(scope: &Bound<'_, PyDict>) -> Result<Head, HeadError> {
+pub(super) fn of_scope(scope: &Bound<'_, PyDict>) -> Result<ReadHead, HeadError> {
     let py = scope.py();
     let text = |name: &Bound<'_, PyString>| -> PyResult<Option<Cow<'_, str>>> {
         let value = scope.get_item(name)?.filter(|value| !value.is_none());
