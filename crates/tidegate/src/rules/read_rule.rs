@@ -90,7 +90,6 @@ pub(super) fn rule(
     let overrides = grants.add_named(fields.take("overrides"), |value| {
         override_key(per.as_deref(), value, settings)
     });
-    let has_hashed_overrides = overrides.keys().any(|key| hashed::is_hash(key));
     let grants = grants.all;
     counting.check_use(&grants, problems);
     let cost = fields
@@ -111,8 +110,7 @@ pub(super) fn rule(
         return None;
     }
     let (id, per) = (id?, per.unwrap_or_default());
-    let scope = scope_of(&id, &per, settings);
-    let scope = counted_as(scope, (sync, mode), budget.unsettled);
+    let scope = counted_as(scope_of(&id, &per, settings), (sync, mode), &budget);
     let adaptive = counting.adaptive.and_then(|bounds| moving(bounds, &grants));
     let rule = Rule {
         scope,
@@ -125,8 +123,8 @@ pub(super) fn rule(
         missing,
         grants,
         tiers,
+        has_hashed_overrides: overrides.keys().any(|key| hashed::is_hash(key)),
         overrides,
-        has_hashed_overrides,
         algorithm: counting.algorithm,
         max_delay: counting.max_delay,
         unit: budget.unit,
@@ -341,12 +339,12 @@ fn scope_of(id: &str, per: &[String], settings: &RuleSettings) -> Scope {
 }
 
 /// The scope of counters that instances share in this way.
-fn counted_as(mut scope: Scope, (sync, mode): (Consistency, Mode), unsettled: Unsettled) -> Scope {
+fn counted_as(mut scope: Scope, (sync, mode): (Consistency, Mode), budget: &Budget) -> Scope {
     // Shadow rules gain nothing from leases.
     if sync == Consistency::Leased && mode == Mode::Enforce {
         scope = scope.leased();
     }
-    if unsettled == Unsettled::GiveBack {
+    if budget.unsettled == Unsettled::GiveBack {
         scope = scope.giving_back();
     }
     scope
