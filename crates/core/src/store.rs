@@ -1,5 +1,9 @@
 //! The store contract: where the state of every limit lives, and the only place where it changes.
 
+mod scope;
+
+pub use scope::Scope;
+
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
@@ -391,84 +395,6 @@ pub struct Charge<'a> {
     pub key: &'a str,
     /// How much the request takes; zero asks and takes nothing.
     pub cost: u64,
-}
-
-/// A name for the states of one rule, apart from those of every other.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scope {
-    name: Box<str>,
-    id: u64,
-    has_secret_keys: bool,
-    is_leased: bool,
-    gives_back: bool,
-}
-
-impl Scope {
-    /// The scope with this name.
-    pub fn new(name: &str) -> Self {
-        use std::hash::BuildHasher;
-        // Fixed: names are chosen by operators and never by clients. Part of what snapshots name counters by.
-        let id = foldhash::quality::FixedState::with_seed(1).hash_one(name);
-        Self {
-            name: name.into(),
-            id,
-            has_secret_keys: false,
-            is_leased: false,
-            gives_back: false,
-        }
-    }
-
-    /// The same scope, whose keys must not be readable where they are kept.
-    #[must_use]
-    pub fn with_secret_keys(self) -> Self {
-        Self {
-            has_secret_keys: true,
-            ..self
-        }
-    }
-
-    /// The same scope, of whose limits an instance may take some in advance and decide from that.
-    #[must_use]
-    pub fn leased(self) -> Self {
-        Self {
-            is_leased: true,
-            ..self
-        }
-    }
-
-    /// The same scope, to which reservations that are never settled are given back when they end.
-    #[must_use]
-    pub fn giving_back(self) -> Self {
-        Self {
-            gives_back: true,
-            ..self
-        }
-    }
-
-    /// Whether its keys must not be readable where they are kept.
-    pub fn has_secret_keys(&self) -> bool {
-        self.has_secret_keys
-    }
-
-    /// Whether an instance may take some of its limits in advance.
-    pub fn is_leased(&self) -> bool {
-        self.is_leased
-    }
-
-    /// Whether reservations that are never settled are given back when they end; else they stay charged.
-    pub fn gives_back(&self) -> bool {
-        self.gives_back
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// A number that stands for the name within this process, and in its snapshots.
-    pub fn id(&self) -> u64 {
-        self.id
-    }
 }
 
 /// Why a store could not answer.
