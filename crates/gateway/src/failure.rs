@@ -6,7 +6,7 @@ use std::error::Error;
 use std::io;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, HeaderValue, RETRY_AFTER};
+use http::header::{CONNECTION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use tidegate_tower::problem;
@@ -133,6 +133,10 @@ impl GatewayFailure {
         ) {
             let close = HeaderValue::from_static("close");
             reply.headers_mut().insert(CONNECTION, close);
+        }
+        if matches!(self, Self::UnknownKey) {
+            let challenge = HeaderValue::from_static("Bearer realm=\"tidegate\"");
+            reply.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
         if matches!(self, Self::NoConnection(_) | Self::FullBodyMemory) {
             let one = HeaderValue::from_static("1");

@@ -1,8 +1,8 @@
 //! Before a request is decided: who may send it, and what it may cost by its body.
 
-use bytes::Bytes;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH};
 use http::{HeaderValue, Method, Request, Response, StatusCode, request};
 use hyper::body::Incoming;
@@ -49,10 +49,11 @@ impl<L> Ingress<L> {
         if let Some(form) = reading.denial_form(&route.config.usage, &path) {
             head.extensions.insert(DenialForm(form));
         }
-        let Some(mut described) = self.layer.describe_call(&mut head).await else {
+        let described = self.layer.describe_call(&mut head).await;
+        self.check_key(route, &head, described.as_ref())?;
+        let Some(mut described) = described else {
             return Ok((Request::from_parts(head, body), None));
         };
-        self.check_key(route, &head, &described)?;
         let form = route.config.usage.form(&path);
         let form = form.filter(|_| head.method == Method::POST);
         let is_read = form.is_some()
@@ -87,13 +88,13 @@ impl<L> Ingress<L> {
         &self,
         route: &Route,
         head: &request::Parts,
-        described: &DescribedCall,
+        described: Option<&DescribedCall>,
     ) -> Result<(), Refused> {
         if route.config.set_headers.is_empty() {
             return Ok(());
         }
         let identity = &self.gateway.screen.identity;
-        match described.attribute(API_KEY) {
+        match described.and_then(|described| described.attribute(API_KEY)) {
             Some(key) if identity.knows_key(key) => Ok(()),
             _ => Err(refused(&GatewayFailure::UnknownKey, head)),
         }
