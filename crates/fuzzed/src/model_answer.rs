@@ -34,14 +34,14 @@ pub fn check(bytes: &[u8]) {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct ReadAnswer {
+struct ReadModelAnswer {
     passed: Vec<u8>,
     is_final: bool,
     cut: (UsageResult, TokenCounts),
     complete: (UsageResult, TokenCounts),
 }
 
-fn read(form: &UsageForm, kind: AnswerKind, leaves_out: bool, pieces: &[&[u8]]) -> ReadAnswer {
+fn read(form: &UsageForm, kind: AnswerKind, leaves_out: bool, pieces: &[&[u8]]) -> ReadModelAnswer {
     let mut reader = AnswerReader::new(form, kind, 1);
     if leaves_out {
         reader = reader.leave_out_usage();
@@ -57,7 +57,7 @@ fn read(form: &UsageForm, kind: AnswerKind, leaves_out: bool, pieces: &[&[u8]]) 
     let estimate = TokenCounts::new(10, 1_000);
     let cut = reader.charge(AnswerEnd::Cut, &estimate);
     passed.extend(reader.end().unwrap_or_default());
-    ReadAnswer {
+    ReadModelAnswer {
         passed,
         is_final: reader.is_final(),
         cut,
@@ -71,7 +71,7 @@ fn is_part(part: &[u8], whole: &[u8]) -> bool {
     part.iter().all(|byte| rest.any(|other| other == byte))
 }
 
-fn as_serde_reads_it(body: &[u8], read: &ReadAnswer) {
+fn as_serde_reads_it(body: &[u8], read: &ReadModelAnswer) {
     let Ok(document) = serde_json::from_slice::<Value>(body) else {
         return;
     };

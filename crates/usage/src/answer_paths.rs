@@ -9,7 +9,7 @@ pub(crate) struct AnswerPaths {
     pub(crate) paths: WatchedPaths,
     /// For each node, the slots that its value is for.
     slots: Vec<SlotMask>,
-    probes: Vec<(NodeId, Probe)>,
+    probes: Vec<(NodeId, FinalProbe)>,
     /// How many slots there are.
     pub(crate) slot_count: usize,
     pub(crate) input: SlotMask,
@@ -27,7 +27,7 @@ pub(crate) type SlotMask = u32;
 
 /// A part of an answer that says whether its usage is final.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Probe {
+pub(crate) enum FinalProbe {
     /// An object with the usage of a chat completion.
     Usage,
     /// The choices of a chat completion.
@@ -68,10 +68,10 @@ impl AnswerPaths {
         let choice = all.paths.add_element(choices);
         let kind = all.paths.add("type");
         all.probes = vec![
-            (usage, Probe::Usage),
-            (choices, Probe::Choices),
-            (choice, Probe::Choice),
-            (kind, Probe::Type),
+            (usage, FinalProbe::Usage),
+            (choices, FinalProbe::Choices),
+            (choice, FinalProbe::Choice),
+            (kind, FinalProbe::Type),
         ];
         all.final_types = &[
             "response.completed",
@@ -91,7 +91,7 @@ impl AnswerPaths {
         all.input = uncached | all.cache_write | all.cached;
         all.output = all.add(&both("output_tokens"));
         let kind = all.paths.add("type");
-        all.probes = vec![(kind, Probe::Type)];
+        all.probes = vec![(kind, FinalProbe::Type)];
         all.final_types = &["message_delta"];
         all
     }
@@ -115,7 +115,7 @@ impl AnswerPaths {
         let candidates = all.paths.add("candidates");
         let candidate = all.paths.add_element(candidates);
         let reason = all.paths.add_key(candidate, "finishReason");
-        all.probes = vec![(reason, Probe::FinishReason)];
+        all.probes = vec![(reason, FinalProbe::FinishReason)];
         all
     }
 
@@ -150,7 +150,7 @@ impl AnswerPaths {
         self.slots.get(usize::from(node)).copied().unwrap_or(0)
     }
 
-    pub(crate) fn probe_of(&self, node: NodeId) -> Option<Probe> {
+    pub(crate) fn probe_of(&self, node: NodeId) -> Option<FinalProbe> {
         debug_assert_ne!(node, ROOT, "the document itself is no probe");
         let found = self.probes.iter().find(|(probed, _)| *probed == node);
         found.map(|&(_, probe)| probe)

@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::answer_paths::{AnswerPaths, Probe, SlotMask};
+use crate::answer_paths::{AnswerPaths, FinalProbe, SlotMask};
 use crate::json::{JsonSink, JsonValue, MAX_NUMBER, NodeId, ROOT, WholeNumber};
 use crate::tokens::TokenCounts;
 
 /// A number that was looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Slot {
+enum FoundNumber {
     #[default]
     Absent,
     Value(u64),
@@ -19,7 +19,7 @@ enum Slot {
 
 /// The numbers that were found so far. The last value of each wins; `null` is none.
 #[derive(Debug, Clone)]
-pub(crate) struct FoundNumbers(SmallVec<[Slot; 6]>);
+pub(crate) struct FoundNumbers(SmallVec<[FoundNumber; 6]>);
 
 /// What a group of numbers adds up to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,10 +40,10 @@ pub(crate) struct ReportedUsage {
 
 impl FoundNumbers {
     pub(crate) fn new(paths: &AnswerPaths) -> Self {
-        Self(SmallVec::from_elem(Slot::Absent, paths.slot_count))
+        Self(SmallVec::from_elem(FoundNumber::Absent, paths.slot_count))
     }
 
-    fn set(&mut self, slots: SlotMask, slot: Slot) {
+    fn set(&mut self, slots: SlotMask, slot: FoundNumber) {
         let all = self.0.iter_mut().enumerate();
         for (_, known) in all.filter(|(index, _)| slots & (1 << index) != 0) {
             *known = slot;
@@ -53,27 +53,27 @@ impl FoundNumbers {
     /// Takes over what another document has.
     fn update(&mut self, newer: &Self) {
         for (known, newer) in self.0.iter_mut().zip(&newer.0) {
-            if *newer != Slot::Absent {
+            if *newer != FoundNumber::Absent {
                 *known = *newer;
             }
         }
     }
 
     fn clear(&mut self) {
-        self.0.fill(Slot::Absent);
+        self.0.fill(FoundNumber::Absent);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.iter().all(|slot| *slot == Slot::Absent)
+        self.0.iter().all(|slot| *slot == FoundNumber::Absent)
     }
 
     fn sum(&self, slots: SlotMask) -> Sum {
         let chosen = self.0.iter().enumerate();
         let chosen = chosen.filter(|(index, _)| slots & (1 << index) != 0);
         chosen.fold(Sum::Absent, |sum, (_, slot)| match (sum, slot) {
-            (sum, Slot::Absent) => sum,
-            (Sum::Absent, Slot::Value(value)) => Sum::Value(*value),
-            (Sum::Value(sum), Slot::Value(value)) if sum + value <= MAX_NUMBER => {
+            (sum, FoundNumber::Absent) => sum,
+            (Sum::Absent, FoundNumber::Value(value)) => Sum::Value(*value),
+            (Sum::Value(sum), FoundNumber::Value(value)) if sum + value <= MAX_NUMBER => {
                 Sum::Value(sum + value)
             }
             _ => Sum::Unreadable,
@@ -127,7 +127,7 @@ pub(crate) struct DocumentSink {
     /// Of all documents that are complete.
     pub(crate) total: FoundNumbers,
     has_usage: bool,
-    choices: Choices,
+    choices: FoundChoices,
     has_final_type: bool,
     finished: u64,
     /// How many candidates have ended, in all documents.
@@ -137,7 +137,7 @@ pub(crate) struct DocumentSink {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Choices {
+enum FoundChoices {
     Unknown,
     Empty,
     Some,
@@ -149,7 +149,7 @@ impl DocumentSink {
             current: FoundNumbers::new(paths),
             total: FoundNumbers::new(paths),
             has_usage: false,
-            choices: Choices::Unknown,
+            choices: FoundChoices::Unknown,
             has_final_type: false,
             finished: 0,
             all_finished: 0,
@@ -160,7 +160,7 @@ impl DocumentSink {
     fn begin(&mut self) {
         self.current.clear();
         self.has_usage = false;
-        self.choices = Choices::Unknown;
+        self.choices = FoundChoices::Unknown;
         self.has_final_type = false;
         self.finished = 0;
     }
@@ -180,12 +180,12 @@ impl DocumentSink {
     /// Whether the current document is the event that a stream of chat completions has only if it was asked to include
     /// usage.
     pub(crate) fn is_extra(&self) -> bool {
-        self.has_usage && self.choices == Choices::Empty
+        self.has_usage && self.choices == FoundChoices::Empty
     }
 
     /// Whether the current document has choices, and so is not that event.
     pub(crate) fn has_choices(&self) -> bool {
-        self.choices == Choices::Some
+        self.choices == FoundChoices::Some
     }
 
     /// Forgets the current document, after an event.
@@ -216,25 +216,25 @@ impl JsonSink for DocumentReader<'_> {
             match value {
                 JsonValue::Null | JsonValue::ObjectEnds { .. } | JsonValue::ArrayEnds { .. } => {}
                 JsonValue::Number(WholeNumber::Value(value)) => {
-                    sink.current.set(slots, Slot::Value(value));
+                    sink.current.set(slots, FoundNumber::Value(value));
                 }
-                _ => sink.current.set(slots, Slot::Unreadable),
+                _ => sink.current.set(slots, FoundNumber::Unreadable),
             }
         }
         match (self.paths.probe_of(node), value) {
-            (Some(Probe::Usage), JsonValue::ObjectBegins) => sink.has_usage = true,
+            (Some(FinalProbe::Usage), JsonValue::ObjectBegins) => sink.has_usage = true,
             // A document with a choice has choices, whatever a second key of that name says.
-            (Some(Probe::Choices), JsonValue::ArrayEnds { is_empty: true })
-                if sink.choices == Choices::Unknown =>
+            (Some(FinalProbe::Choices), JsonValue::ArrayEnds { is_empty: true })
+                if sink.choices == FoundChoices::Unknown =>
             {
-                sink.choices = Choices::Empty;
+                sink.choices = FoundChoices::Empty;
             }
-            (Some(Probe::Choice), _) => sink.choices = Choices::Some,
-            (Some(Probe::Type), JsonValue::String(kind)) => {
+            (Some(FinalProbe::Choice), _) => sink.choices = FoundChoices::Some,
+            (Some(FinalProbe::Type), JsonValue::String(kind)) => {
                 let mut finals = self.paths.final_types.iter();
                 sink.has_final_type = finals.any(|it| it.as_bytes() == kind);
             }
-            (Some(Probe::FinishReason), JsonValue::String(_) | JsonValue::LongString) => {
+            (Some(FinalProbe::FinishReason), JsonValue::String(_) | JsonValue::LongString) => {
                 sink.finished += 1;
             }
             _ => {}

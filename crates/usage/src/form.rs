@@ -142,7 +142,7 @@ impl UsageSetting {
         match self {
             Self::Off => None,
             Self::Form(form) => Some(form),
-            Self::Auto(forms) => Some(match Endpoint::of(path)?.form() {
+            Self::Auto(forms) => Some(match ModelEndpoint::of(path)?.form() {
                 FormName::Anthropic => &forms.anthropic,
                 FormName::Gemini => &forms.gemini,
                 _ => &forms.openai,
@@ -153,7 +153,7 @@ impl UsageSetting {
 
 /// What a request asks for, by the end of its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Endpoint {
+pub(crate) enum ModelEndpoint {
     ChatCompletions,
     Completions,
     Responses,
@@ -164,19 +164,19 @@ pub(crate) enum Endpoint {
 }
 
 /// The ends of paths. A longer one comes before one that it ends with.
-const ENDS: [(&str, Endpoint); 9] = [
-    ("/chat/completions", Endpoint::ChatCompletions),
-    ("/completions", Endpoint::Completions),
-    ("/responses", Endpoint::Responses),
-    ("/embeddings", Endpoint::Embeddings),
-    ("/messages", Endpoint::Messages),
-    (":generateContent", Endpoint::GenerateContent),
-    (":streamGenerateContent", Endpoint::GenerateContent),
-    (":embedContent", Endpoint::EmbedContent),
-    (":batchEmbedContents", Endpoint::EmbedContent),
+const ENDS: [(&str, ModelEndpoint); 9] = [
+    ("/chat/completions", ModelEndpoint::ChatCompletions),
+    ("/completions", ModelEndpoint::Completions),
+    ("/responses", ModelEndpoint::Responses),
+    ("/embeddings", ModelEndpoint::Embeddings),
+    ("/messages", ModelEndpoint::Messages),
+    (":generateContent", ModelEndpoint::GenerateContent),
+    (":streamGenerateContent", ModelEndpoint::GenerateContent),
+    (":embedContent", ModelEndpoint::EmbedContent),
+    (":batchEmbedContents", ModelEndpoint::EmbedContent),
 ];
 
-impl Endpoint {
+impl ModelEndpoint {
     pub(crate) fn of(path: &str) -> Option<Self> {
         let found = ENDS.iter().find(|(end, _)| path.ends_with(end));
         found.map(|&(_, endpoint)| endpoint)

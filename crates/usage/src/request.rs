@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 
 use crate::estimate::{EstimateSettings, TokenEstimate};
-use crate::form::{Endpoint, FormName, UsageForm, model_in_path};
+use crate::form::{FormName, ModelEndpoint, UsageForm, model_in_path};
 use crate::json::{JsonScanner, JsonSink, JsonValue, MAX_NUMBER, NodeId, ROOT, WholeNumber};
 use crate::media::{self, FoundMedia};
 use crate::request_paths::RequestPaths;
@@ -76,7 +76,7 @@ impl ModelRequest {
             &form.request.paths,
             &mut sink,
         );
-        let endpoint = Endpoint::of(path);
+        let endpoint = ModelEndpoint::of(path);
         let is_whole = scanner.is_done();
         let in_path = match form.name {
             FormName::Own => None,
@@ -89,7 +89,7 @@ impl ModelRequest {
         };
         let skipped = body.len() - body.strip_prefix(BOM).unwrap_or(body).len();
         let is_openai = form.name == FormName::OpenAi;
-        let has_options = is_openai && endpoint.is_some_and(Endpoint::has_stream_options);
+        let has_options = is_openai && endpoint.is_some_and(ModelEndpoint::has_stream_options);
         let include_usage = (is_whole && has_options && sink.is_stream)
             .then(|| sink.include_usage(skipped))
             .flatten();
@@ -98,7 +98,7 @@ impl ModelRequest {
             maximum: sink.maximum(),
             times: sink.times.max(1),
             is_stream: sink.is_stream,
-            is_embedding: endpoint.is_some_and(Endpoint::is_embedding),
+            is_embedding: endpoint.is_some_and(ModelEndpoint::is_embedding),
             include_usage,
             length: body.len(),
             media: if is_whole {

@@ -23,7 +23,7 @@ const MODEL: &str = "model";
 const API_KEY: &str = "api_key";
 
 /// The answer to a request that is not decided.
-pub(crate) type Refused = Box<Response<Bytes>>;
+pub(crate) type RefusedCall = Box<Response<Bytes>>;
 
 /// A request that is ready to be decided, and what its answer is read for.
 pub(crate) type Prepared = (Request<Incoming>, Option<Box<ModelCall>>);
@@ -41,7 +41,7 @@ impl<L> Ingress<L> {
         &self,
         route: &Route,
         request: Request<Incoming>,
-    ) -> Result<Prepared, Refused> {
+    ) -> Result<Prepared, RefusedCall> {
         let (mut head, mut body) = request.into_parts();
         let path = tidegate::path::normalise(head.uri.path(), self.gateway.screen.slashes());
         let path = path.unwrap_or_default().into_owned();
@@ -89,7 +89,7 @@ impl<L> Ingress<L> {
         route: &Route,
         head: &request::Parts,
         described: Option<&DescribedCall>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RefusedCall> {
         if route.config.set_headers.is_empty() {
             return Ok(());
         }
@@ -130,7 +130,7 @@ impl UsageReading {
         described: &mut DescribedCall,
         start: &mut BodyStart,
         head: &mut request::Parts,
-    ) -> Result<Box<ModelCall>, Refused> {
+    ) -> Result<Box<ModelCall>, RefusedCall> {
         let model = asked.model.take();
         let prices = self.prices.load();
         let price = prices.price(model.as_deref().unwrap_or_default());
@@ -201,7 +201,7 @@ fn protocol(head: &request::Parts) -> Protocol {
     }
 }
 
-fn unpriced(rule: &str, model: Option<&str>, head: &request::Parts) -> Refused {
+fn unpriced(rule: &str, model: Option<&str>, head: &request::Parts) -> RefusedCall {
     let model = model.map_or_else(
         || "the request names no model".to_owned(),
         |model| format!("the model `{model}` has no price"),
@@ -211,7 +211,7 @@ fn unpriced(rule: &str, model: Option<&str>, head: &request::Parts) -> Refused {
     Box::new(reply)
 }
 
-fn refused(failure: &GatewayFailure, head: &request::Parts) -> Refused {
+fn refused(failure: &GatewayFailure, head: &request::Parts) -> RefusedCall {
     let plain = failure.reply();
     let (mut parts, _) = plain.into_parts();
     let reply = denied_with(
