@@ -22,7 +22,7 @@ const COMMANDS: Run = Run::By("crates/cli/tests/it/program/commands.rs");
 const SYSTEM: &str = "changes the system; `scripts/stopwatch` installs the package into another";
 
 /// The commands, by how they begin.
-const SHOWN: [(&str, Run); 58] = [
+const SHOWN: [(&str, Run); 60] = [
     ("tidegate --version", COMMANDS),
     ("tidegate check", COMMANDS),
     (
@@ -90,6 +90,8 @@ const SHOWN: [(&str, Run); 58] = [
     ),
     ("bash examples/clients", Run::By("scripts/clients")),
     ("python3 examples/clients", Run::By("scripts/clients")),
+    ("python3 examples/language-models", Run::By("scripts/sdks")),
+    ("export MODEL_AUTHORIZATION", Run::By("scripts/sdks")),
     ("node examples/clients", Run::By("scripts/clients")),
     ("go run examples/clients", Run::By("scripts/clients")),
     ("java examples/clients", Run::By("scripts/clients")),
