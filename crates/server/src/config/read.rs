@@ -70,8 +70,7 @@ pub(super) fn config(
     let snapshot = counters::read(&fields, unless, &mut notes, problems);
     let mut rule_settings = rule_settings(&fields, problems);
     let instances = number(&fields, "instances", problems);
-    let trusted_proxies = fields.list("trusted_proxies", parse_network, problems);
-    let trusted_proxies: TrustedProxies = trusted_proxies.into_iter().collect();
+    let trusted_proxies = trusted_proxies(&fields, problems);
     let open_authorize = flag(&fields, "open_authorize", problems);
     let underscore_headers = identify::underscore_headers(&fields, problems);
     let invalid_credentials = identify::invalid_credentials(&fields, problems);
@@ -81,8 +80,7 @@ pub(super) fn config(
         problems.error(&node.place, fields.spot(), NO_CLIENTS);
     }
     let headers = headers(&fields, problems);
-    let denied = fields.take("denied");
-    let denied = denied.and_then(|(spot, node)| DenialAnswer::read(node, spot, problems));
+    let denied = denied(&fields, problems);
     let tokens = tokens::read(fields.take("tokens"), overrides, &mut notes, problems);
     let activity = word(&fields, "activity", &ACTIVITY_MODES, problems);
     let activity_memory = setting(&fields, "activity_memory", activity_memory, problems);
@@ -365,6 +363,16 @@ pub(super) fn attribute_name(text: &str) -> Result<String, String> {
         Ok(()) => Ok(text.to_owned()),
         Err(error) => Err(error.to_string()),
     }
+}
+
+fn trusted_proxies(fields: &Fields<'_>, problems: &mut Problems) -> TrustedProxies {
+    let networks = fields.list("trusted_proxies", parse_network, problems);
+    networks.into_iter().collect()
+}
+
+fn denied(fields: &Fields<'_>, problems: &mut Problems) -> Option<DenialAnswer> {
+    let (spot, node) = fields.take("denied")?;
+    DenialAnswer::read(node, spot, problems)
 }
 
 /// The setting with which counters of the memory store are not kept.
