@@ -113,7 +113,7 @@ fn cases_may_have_costs_by_unit() {
     let bad = run(&["rules", "test", "bad-units.yaml"]);
     assert_eq!(bad.code, Some(2), "{}", bad.stdout);
     for expected in [
-        "bad-units.yaml:3:23: field `cases[0].costs`: write `cost` or `costs`, not both",
+        "bad-units.yaml:3:22: field `cases[0].costs`: write `cost` or `costs`, not both",
         "bad-units.yaml:4:13: field `cases[1].costs`: `Tokens` cannot be a unit",
         "bad-units.yaml:5:22: field `cases[2].costs.tokens`: this must be a whole number from 0",
     ] {
