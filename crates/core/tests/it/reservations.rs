@@ -3,6 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may")]
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use tidegate_core::conformance::{ModelState, limits_of};
 use tidegate_core::{
     Adjusted, Charge, Clock, ExtendAnswer, Limit, ManualClock, MemoryStore, Micros, PermitId,
@@ -343,4 +346,65 @@ fn a_reservation_takes_about_150_bytes_and_100_for_each_counter() {
     let each = (store.stats().memory - before) / 100;
     assert!((350..750).contains(&each), "{each} bytes for two counters");
     assert_eq!(store.stats().reservations, 100);
+}
+
+#[test]
+fn a_snapshot_has_the_charge_of_each_open_reservation_and_not_its_settlement() {
+    const LIMIT: u64 = 100_000_000;
+    let (store, scope) = (MemoryStore::new(), Scope::new("scope"));
+    let limit: Limit = format!("{LIMIT}/year").parse().unwrap();
+    let charge = |cost| Charge {
+        scope: &scope,
+        limit: &limit,
+        key: "key",
+        cost,
+    };
+    let (ids, settled) = (Mutex::new(Vec::new()), AtomicU64::new(0));
+    let estimate = ReservationCost::One(7);
+    let worker = || {
+        for _ in 0..2_000 {
+            let id = ReservationId::random();
+            let part = [ReservedCharge {
+                charge: charge(7),
+                unit: "tokens",
+                unit_cost: 1,
+                label: "",
+            }];
+            ids.lock().unwrap().push(id);
+            store.reserve(&ReserveRequest {
+                id,
+                groups: &[&part],
+                estimate: &estimate,
+                ttl: Micros::HOUR,
+                at: None,
+            });
+            let actual = ReservationCost::One(2);
+            store.settle_reservation(&SettleRequest {
+                id,
+                actual: Some(&actual),
+                at: None,
+            });
+            settled.fetch_add(2, Ordering::SeqCst);
+        }
+    };
+    std::thread::scope(|threads| {
+        (0..3).for_each(|_| drop(threads.spawn(worker)));
+        for _ in 0..15 {
+            let (before, mut bytes) = (settled.load(Ordering::SeqCst), Vec::new());
+            store.snapshot(&mut bytes).unwrap();
+            let (restored, _) = MemoryStore::builder().restore(&bytes[..]).unwrap();
+            for id in ids.lock().unwrap().iter() {
+                let answer = restored.settle_reservation(&SettleRequest {
+                    id: *id,
+                    actual: None,
+                    at: None,
+                });
+                if let SettleAnswer::Settled { reservation, .. } = answer {
+                    assert_eq!(reservation.parts[0].adjusted.given_back, 7);
+                }
+            }
+            let left = restored.peek(&Request::new(&[charge(0)]))[0].remaining;
+            assert!(LIMIT - left >= before, "more was given back than was held");
+        }
+    });
 }
