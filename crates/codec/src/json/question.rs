@@ -61,29 +61,25 @@ impl<'b> CheckRequest<'b> {
     /// Parses a body.
     pub fn parse(body: &'b [u8]) -> Result<Self, CodecError> {
         match plain::read(body) {
-            Some((mut attributes, cost)) => {
-                attributes.set_cost(cost);
-                Ok(Self {
-                    attributes: JsonAttributes(attributes),
-                    cost: None,
-                    costs: None,
-                    timestamp: None,
-                })
-            }
+            Some((attributes, cost)) => Ok(Self {
+                attributes: JsonAttributes(attributes),
+                cost: Some(cost),
+                costs: None,
+                timestamp: None,
+            }),
             None => super::parse(body),
         }
     }
 
     /// The attributes of the request.
-    pub fn attributes(self, trust_timestamps: bool) -> Result<Attributes<'b>, CodecError> {
-        let mut attributes = self.attributes.0;
-        if self.cost.is_some() || self.costs.is_some() {
-            attributes.set_cost(costs_of(self.cost, self.costs)?);
+    pub fn attributes(mut self, trust_timestamps: bool) -> Result<Attributes<'b>, CodecError> {
+        // In place, because attributes are large to move.
+        let attributes = &mut self.attributes.0;
+        attributes.set_cost(costs_of(self.cost, self.costs)?);
+        if let Some(at) = time(self.timestamp, trust_timestamps)? {
+            return Ok(self.attributes.0.at(at));
         }
-        Ok(match time(self.timestamp, trust_timestamps)? {
-            Some(at) => attributes.at(at),
-            None => attributes,
-        })
+        Ok(self.attributes.0)
     }
 }
 
