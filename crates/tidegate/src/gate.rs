@@ -15,6 +15,7 @@ mod decisions;
 mod explain;
 mod fallback;
 mod feedback;
+mod held_record;
 mod in_force;
 mod kept_alone;
 mod local;

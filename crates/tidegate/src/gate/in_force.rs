@@ -157,6 +157,8 @@ pub(super) struct InForce {
     shares: ArcSwapOption<Shares>,
     /// Whether any rule has `warn_at`.
     has_warnings: bool,
+    /// Whether any rule says `unsettled: give_back`.
+    gives_back: bool,
 }
 
 impl Deref for InForce {
@@ -176,9 +178,11 @@ impl InForce {
             RuleState::of(rule, earlier, terms)
         };
         let has_warnings = rules.iter().any(|rule| rule.warn_at().is_some());
+        let gives_back = rules.iter().any(|rule| rule.scope().gives_back());
         Self {
             states: rules.iter().map(of_rule).collect(),
             has_warnings,
+            gives_back,
             rules,
             shares: ArcSwapOption::default(),
         }
@@ -192,6 +196,7 @@ impl InForce {
             states,
             shares: ArcSwapOption::default(),
             has_warnings: false,
+            gives_back: false,
         }
     }
 
@@ -200,6 +205,11 @@ impl InForce {
             rule: self.rules.shared(index),
             state: &self.states[index],
         }
+    }
+
+    /// Whether any rule says `unsettled: give_back`.
+    pub(super) fn gives_back(&self) -> bool {
+        self.gives_back
     }
 
     /// Whether any rule has `warn_at`.

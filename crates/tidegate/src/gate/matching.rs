@@ -70,6 +70,37 @@ impl Gate {
     }
 }
 
+impl Gate {
+    /// Whether a rule that a request would be charged by gives back what is not settled, and whether the request would
+    /// take a permit. Charges and counts nothing.
+    pub(super) fn matches_give_back(
+        &self,
+        rules: &RulesInForce,
+        attributes: &Attributes<'_>,
+        costs: &Costs,
+    ) -> (bool, bool) {
+        let in_force = &*rules.0;
+        let asked = RuleMatcher {
+            in_force,
+            facts: &Facts::of(attributes, costs, self.invalid_credentials),
+            attributes,
+            costs,
+            now: self.time_of(attributes),
+            is_counted: false,
+        };
+        let (mut is_given_back, mut takes_permit) = (false, false);
+        for index in rules.candidates(attributes) {
+            let Ok(matched) = asked.match_rule(index as usize) else {
+                continue;
+            };
+            takes_permit |= matched.takes_permit(in_force);
+            let mut charges = matched.charges(in_force);
+            is_given_back |= charges.any(|charge| charge.cost > 0 && charge.scope.gives_back());
+        }
+        (is_given_back, takes_permit)
+    }
+}
+
 /// Matches rules with one request.
 pub(super) struct RuleMatcher<'m, 'b> {
     pub(super) in_force: &'m InForce,

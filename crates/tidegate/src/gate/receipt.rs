@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use smol_str::SmolStr;
 use tidegate_core::{Charge, Limit, Outcome, PermitId, Scope, Timestamp};
 
+use super::held_record::HeldRecord;
 use super::local::LocalCharge;
 use super::pipeline::Pipeline;
 use super::reserving::OpenReservation;
@@ -26,6 +27,8 @@ pub struct Receipt {
     estimate: Costs,
     /// If the cost is an estimate, and charged.
     pub(super) reservation: Option<OpenReservation>,
+    /// The record of that, if it has one.
+    pub(super) record: Option<HeldRecord>,
 }
 
 /// What a request was charged, by itself: keys, limits, times and costs, and neither the decision nor the rules. To be
@@ -38,6 +41,7 @@ pub struct KeptReceipt {
     at: Option<Timestamp>,
     estimate: Costs,
     pub(super) reservation: Option<OpenReservation>,
+    pub(super) record: Option<HeldRecord>,
 }
 
 /// What one limit charged.
@@ -93,6 +97,7 @@ impl Receipt {
             at,
             estimate,
             reservation: None,
+            record: None,
         }
     }
 
@@ -131,6 +136,7 @@ impl Receipt {
         let kept = self.to_kept();
         KeptReceipt {
             reservation: self.reservation,
+            record: self.record,
             ..kept
         }
     }
@@ -143,6 +149,7 @@ impl Receipt {
             at: self.at,
             estimate: self.estimate.clone(),
             reservation: None,
+            record: None,
         }
     }
 

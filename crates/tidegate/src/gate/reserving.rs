@@ -1,13 +1,15 @@
 //! Reservations of this process: an estimate is charged first, and settled with the true cost by the holder of the
-//! receipt or the guard. They need no record in the store.
+//! receipt or the guard. They need no record in the store, unless a rule says `unsettled: give_back`: `held_record.rs`.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tidegate_core::Store;
 use tokio::runtime::Handle;
 
+use super::held_record::{RecordTerms, USUAL_TTL};
 use super::settlement::Change;
 use super::{Asked, Decision, Gate, Receipt, RulesInForce, SettleError, Settlement};
 use crate::attributes::Attributes;
@@ -30,8 +32,8 @@ pub enum ReserveError {
 
 /// An estimate that was charged and is not settled yet.
 ///
-/// Made by [`Gate::reserve`]. Dropped without being settled, what it was charged stays charged: the work may have been
-/// done. Permits that it holds are released then.
+/// Made by [`Gate::reserve`]. Dropped without being settled, what it was charged stays charged, because the work may have
+/// been done, except by rules that say `unsettled: give_back`. Permits that it holds are released then.
 #[must_use = "a reservation that is not settled keeps its estimate"]
 pub struct ReservationGuard<'g> {
     gate: &'g Gate,
@@ -74,13 +76,32 @@ impl Gate {
         attributes: &Attributes<'_>,
         costs: impl Into<Costs>,
     ) -> Result<ReservationGuard<'_>, ReserveError> {
+        self.reserve_for(attributes, costs, USUAL_TTL).await
+    }
+
+    /// [`reserve`](Self::reserve) for work that may take longer than 5 minutes, or whose estimate is to be given back
+    /// sooner if this process ends: rules with `unsettled: give_back` get theirs back when `ttl` has passed, at most a
+    /// day. While the guard lasts the reservation is extended, if there is a Tokio runtime.
+    pub async fn reserve_for(
+        &self,
+        attributes: &Attributes<'_>,
+        costs: impl Into<Costs>,
+        ttl: Duration,
+    ) -> Result<ReservationGuard<'_>, ReserveError> {
         let costs = costs.into();
         if costs.is_zero() {
             return Err(ReserveError::NothingToReserve);
         }
-        let rules = self.rules();
+        let (rules, front_end) = (self.rules(), FrontEnd::Library);
         let asked = Asked::Costing(attributes, &costs);
-        let receipt = self.reserve_by(&rules, FrontEnd::Library, asked).await;
+        let terms = RecordTerms {
+            ttl,
+            ends_permits: true,
+        };
+        let receipt = match self.reserve_recorded(&rules, front_end, asked, terms).await {
+            Some(receipt) => receipt?,
+            None => self.reserve_unrecorded(&rules, front_end, asked).await,
+        };
         Ok(ReservationGuard {
             gate: self,
             receipt,
@@ -95,6 +116,25 @@ impl Gate {
         rules: &RulesInForce,
         front_end: FrontEnd,
         asked: impl Into<Asked<'a, 'b>>,
+    ) -> Receipt {
+        let asked = asked.into();
+        let terms = RecordTerms {
+            ttl: USUAL_TTL,
+            ends_permits: false,
+        };
+        let recording = self.reserve_recorded(rules, front_end, asked, terms);
+        match recording.await {
+            Some(Ok(receipt)) => receipt,
+            // Without room for its record it is like those that keep their estimate.
+            Some(Err(_)) | None => self.reserve_unrecorded(rules, front_end, asked).await,
+        }
+    }
+
+    async fn reserve_unrecorded(
+        &self,
+        rules: &RulesInForce,
+        front_end: FrontEnd,
+        asked: Asked<'_, '_>,
     ) -> Receipt {
         let mut receipt = self.decide_by(rules, front_end, asked).await;
         if receipt.decisions().is_allowed() {
@@ -138,6 +178,13 @@ impl ReservationGuard<'_> {
     }
 
     async fn end(&mut self, actual: Option<&Costs>) -> Result<Settlement, SettleError> {
+        if let Some(record) = self.receipt.record.take() {
+            self.is_open = false;
+            return self
+                .gate
+                .settle_record(record, actual, self.receipt.at())
+                .await;
+        }
         let reservation = self.receipt.reservation.take();
         let charged = self.receipt.charged();
         let change = Change {
@@ -273,7 +320,7 @@ impl OpenReservation {
             reservation.end = match ended {
                 Ok(_) if is_cancelled => ReservationEnd::Cancelled,
                 Ok(_) => ReservationEnd::Settled,
-                Err(SettleError::OtherKind) => ReservationEnd::Expired,
+                Err(SettleError::OtherKind | SettleError::Expired) => ReservationEnd::Expired,
                 Err(SettleError::Store(_)) => ReservationEnd::Failed,
             };
         }

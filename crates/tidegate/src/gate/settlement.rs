@@ -6,11 +6,12 @@ use smallvec::SmallVec;
 use smol_str::SmolStr;
 use tidegate_core::{Adjusted, AdjustedCharge, Adjustment, PermitId, StoreError, Timestamp};
 
-use super::Gate;
+use super::held_record::HeldRecord;
 use super::local::LocalRequest;
 use super::pipeline::Verb;
 use super::receipt::{ChargedLimit, KeptReceipt};
 use super::reserving::OpenReservation;
+use super::{Gate, ReservationEnd, ReservationError};
 use crate::costs::{CostUnit, Costs};
 use crate::rules::{BudgetKind, RuleCounts, Share};
 
@@ -56,6 +57,9 @@ pub enum SettleError {
         "a request that was charged by unit is settled by unit, and one with a single cost by a single cost"
     )]
     OtherKind,
+    /// The reservation has expired: what it was charged is kept or given back already, as its rules say.
+    #[error("the reservation has expired")]
+    Expired,
     /// The store could not answer. If the outcome is unknown, the call must not be repeated.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -165,6 +169,12 @@ impl Gate {
     /// store charged without being able to say so stays charged.
     pub async fn give_back(&self, receipt: impl Into<KeptReceipt>) -> Result<(), StoreError> {
         let mut receipt = receipt.into();
+        if let Some(record) = receipt.record.take() {
+            return match self.settle_record(record, None, receipt.at()).await {
+                Err(SettleError::Store(error)) => Err(error),
+                _ => Ok(()),
+            };
+        }
         let reservation = receipt.reservation.take();
         let change = Change {
             actual: None,
@@ -192,6 +202,11 @@ impl Gate {
         costs: impl Into<Costs>,
     ) -> Result<Settlement, SettleError> {
         let (mut receipt, actual) = (receipt.into(), costs.into());
+        if let Some(record) = receipt.record.take() {
+            return self
+                .settle_record(record, Some(&actual), receipt.at())
+                .await;
+        }
         let reservation = receipt.reservation.take();
         let change = Change {
             actual: Some(&actual),
@@ -203,6 +218,33 @@ impl Gate {
         let ended = settling.await;
         OpenReservation::note(reservation, &ended, false);
         ended
+    }
+
+    /// Settles a reservation of this process that has a record; without a cost, cancels it.
+    pub(super) async fn settle_record(
+        &self,
+        record: HeldRecord,
+        actual: Option<&Costs>,
+        at: Option<Timestamp>,
+    ) -> Result<Settlement, SettleError> {
+        let settled = self.settle_reservation(record.id, actual, at).await;
+        match settled {
+            Ok(settled) => {
+                record.end();
+                Ok(settled.settlement)
+            }
+            Err(ReservationError::OtherKind) => Err(SettleError::OtherKind),
+            Err(ReservationError::Store(error)) => {
+                // It may be settled, so that it must not be ended otherwise. If it is not, it expires.
+                record.end();
+                self.reservations.count(ReservationEnd::Failed);
+                Err(error.into())
+            }
+            Err(_) => {
+                record.end();
+                Err(SettleError::Expired)
+            }
+        }
     }
 
     /// Settles what was charged for an estimate.

@@ -1,10 +1,12 @@
 //! Reservations of this process: guards that settle, cancel, or are dropped.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use proptest::sample::select;
 use tidegate::gate::{ReservationEnd, ReservationGuard, ReserveError, SettleError};
 use tidegate::rules::BudgetKind;
-use tidegate::{Costs, Gate};
+use tidegate::{Attributes, Costs, Gate, ManualClock, MemoryStore, Micros};
 use tidegate_testkit::{FailingStore, StoreState, block_on};
 
 use super::{FailingGate, gate, left, request, rules};
@@ -166,6 +168,92 @@ fn without_the_store_what_is_more_is_counted_here_and_what_is_less_stays() {
         block_on(gate.reconcile());
         assert_eq!(left(&gate, ""), [remaining]);
     }
+}
+
+/// A gate over a clock that stands still, with rules that give back, keep, and count requests.
+fn giving_back() -> (Gate, ManualClock) {
+    let list = "
+- {id: back, per: [], unit: tokens, limit: 100/day, unsettled: give_back}
+- {id: kept, per: [], unit: tokens, limit: 100/day}";
+    let clock = ManualClock::new(super::NOW);
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    (Gate::with_clock(store, rules(list), clock.clone()), clock)
+}
+
+fn left_now(gate: &Gate) -> Vec<u64> {
+    let decision = super::decide(gate, &Attributes::new().with_cost(0));
+    let limits = decision.limits();
+    limits.map(|limit| limit.outcome.remaining).collect()
+}
+
+fn reserve_now(gate: &Gate) -> ReservationGuard<'_> {
+    block_on(gate.reserve(&Attributes::new(), tokens(60))).unwrap()
+}
+
+#[test]
+fn what_is_dropped_is_given_back_by_rules_that_say_so() {
+    let (gate, clock) = giving_back();
+    let guard = reserve_now(&gate);
+    assert!(guard.decision().is_allowed());
+    assert_eq!(left_now(&gate), [40, 40]);
+    drop(guard);
+    clock.advance(Micros::new(1));
+    assert_eq!(left_now(&gate), [100, 40]);
+}
+
+#[test]
+fn what_is_never_settled_is_given_back_when_its_time_is_over() {
+    let (gate, clock) = giving_back();
+    // As if its process had ended.
+    std::mem::forget(reserve_now(&gate));
+    clock.advance(Micros::from_seconds(299));
+    assert_eq!(left_now(&gate), [40, 40]);
+    clock.advance(Micros::SECOND);
+    assert_eq!(left_now(&gate), [100, 40]);
+}
+
+#[test]
+fn what_has_a_record_is_settled_and_cancelled_like_any_other() {
+    let (gate, clock) = giving_back();
+    let settlement = block_on(reserve_now(&gate).settle(tokens(25))).unwrap();
+    assert_eq!(settlement.given_back(), tokens(35));
+    let limits: Vec<(&str, u64)> = settlement
+        .limits()
+        .iter()
+        .map(|limit| (limit.rule(), limit.given_back))
+        .collect();
+    assert_eq!(limits, [("back", 35), ("kept", 35)]);
+    let settlement = block_on(reserve_now(&gate).cancel()).unwrap();
+    assert_eq!(settlement.given_back(), tokens(60));
+    clock.advance(Micros::HOUR);
+    assert_eq!(left_now(&gate), [75, 75]);
+    let settled = block_on(reserve_now(&gate).settle(5));
+    assert!(
+        matches!(settled, Err(SettleError::OtherKind)),
+        "{settled:?}"
+    );
+    let ends = [ReservationEnd::Settled, ReservationEnd::Cancelled]
+        .map(|end| gate.reservations().ended(end));
+    assert_eq!(ends, [1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_extends_its_reservation_while_it_lasts() {
+    let list = "- {id: back, per: [], unit: tokens, limit: 100/day, unsettled: give_back}";
+    let clock = tidegate::TokioClock::start();
+    let store = MemoryStore::builder().clock(clock).build();
+    let gate = Gate::with_clock(store, rules(list), clock);
+    let ttl = Duration::from_mins(1);
+    let guard = gate
+        .reserve_for(&Attributes::new(), tokens(60), ttl)
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert_eq!(left_now(&gate), [40]);
+    let settlement = guard.settle(tokens(20)).await.unwrap();
+    assert_eq!(settlement.given_back(), tokens(40));
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert_eq!(left_now(&gate), [80]);
 }
 
 /// What callers of five calls at the same time hold or have used, of 100.

@@ -1,0 +1,146 @@
+//! The record of a reservation of this process, which it has because a rule that was charged says `unsettled: give_back`:
+//! then a crash, too, gives back what was not settled.
+
+use std::time::Duration;
+
+use tidegate_core::{Micros, ReservationId, Store};
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+use super::{Asked, Decisions, Gate, Receipt, ReserveError, RulesInForce};
+use crate::rules::FrontEnd;
+
+/// How long a record lasts unless it is extended.
+pub(super) const USUAL_TTL: Duration = Duration::from_mins(5);
+
+/// What a reservation of this process needs of its record.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RecordTerms {
+    /// How long it lasts unless it is extended.
+    pub(super) ttl: Duration,
+    /// Whether permits are released when it is settled, as those of a record are. If not, a request that takes one has
+    /// no record.
+    pub(super) ends_permits: bool,
+}
+
+/// The record of a reservation that this process holds, extended while it does. If it is dropped unsettled, the
+/// reservation ends, and each rule's `unsettled` says what becomes of its part.
+#[derive(Debug)]
+pub(super) struct HeldRecord {
+    pub(super) id: ReservationId,
+    store: Store,
+    extending: Option<AbortHandle>,
+    is_open: bool,
+}
+
+impl HeldRecord {
+    fn new(id: ReservationId, store: &Store, ttl: Duration) -> Self {
+        // Without a runtime it is not extended.
+        let extending = Handle::try_current().ok().map(|runtime| {
+            let extending = extend(store.clone(), id, ttl);
+            runtime.spawn(extending).abort_handle()
+        });
+        Self {
+            id,
+            store: store.clone(),
+            extending,
+            is_open: true,
+        }
+    }
+
+    /// It was settled, or can no longer be.
+    pub(super) fn end(mut self) {
+        self.is_open = false;
+    }
+}
+
+/// Extends a reservation at half of its time, until it has ended.
+async fn extend(store: Store, id: ReservationId, ttl: Duration) {
+    loop {
+        tokio::time::sleep(ttl / 2).await;
+        match store.extend_reservation(id, Micros::from(ttl), None).await {
+            Ok(tidegate_core::ExtendAnswer::Until(_)) => {}
+            // Another call may still reach the store in time.
+            Err(error) if error.is_transient() => {}
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
+impl Drop for HeldRecord {
+    fn drop(&mut self) {
+        if let Some(extending) = &self.extending {
+            extending.abort();
+        }
+        if !self.is_open {
+            return;
+        }
+        // To last no longer is to expire now.
+        let (store, id) = (self.store.clone(), self.id);
+        match &store {
+            Store::Memory(store) => drop(store.extend_reservation(id, Micros::ZERO, None)),
+            Store::Remote(_) => {
+                // Without a runtime it expires when its time is over.
+                if let Ok(runtime) = Handle::try_current() {
+                    runtime.spawn(async move {
+                        drop(store.extend_reservation(id, Micros::ZERO, None).await);
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl Gate {
+    /// Reserves with a record, if a rule that is charged gives back what is not settled. `None` if no rule does: nothing
+    /// was decided.
+    pub(super) async fn reserve_recorded(
+        &self,
+        rules: &RulesInForce,
+        front_end: FrontEnd,
+        asked: Asked<'_, '_>,
+        terms: RecordTerms,
+    ) -> Option<Result<Receipt, ReserveError>> {
+        if !rules.0.gives_back() {
+            return None;
+        }
+        // In a box, so that other reservations do not carry what a record needs.
+        Box::pin(self.reserve_with_record(rules, front_end, asked, terms)).await
+    }
+
+    async fn reserve_with_record(
+        &self,
+        rules: &RulesInForce,
+        front_end: FrontEnd,
+        asked: Asked<'_, '_>,
+        terms: RecordTerms,
+    ) -> Option<Result<Receipt, ReserveError>> {
+        let (attributes, costs) = match asked {
+            Asked::Request(attributes) => (attributes, attributes.costs()),
+            Asked::Costing(attributes, costs) => (attributes, costs),
+            Asked::Parts(_) => return None,
+        };
+        let (is_given_back, takes_permit) = self.matches_give_back(rules, attributes, costs);
+        if !is_given_back || (takes_permit && !terms.ends_permits) {
+            return None;
+        }
+        let owned;
+        let attributes = match asked {
+            Asked::Costing(..) => {
+                owned = attributes.clone().with_cost(costs.clone());
+                &owned
+            }
+            _ => attributes,
+        };
+        let reserved = self
+            .reserve_stored(rules, front_end, attributes, terms.ttl)
+            .await;
+        Some(reserved.map(|reserved| {
+            let decisions = Decisions::one(reserved.decision);
+            let mut receipt = Receipt::new(decisions, attributes.time(), costs.clone());
+            let made = reserved.made;
+            receipt.record = made.map(|made| HeldRecord::new(made.id, &self.store, terms.ttl));
+            receipt
+        }))
+    }
+}
