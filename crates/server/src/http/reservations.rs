@@ -95,7 +95,7 @@ fn parsed(id: &str) -> Result<ReservationId, HttpProblem> {
         .map_err(|_| problem(id, ReservationError::Unknown))
 }
 
-/// The id is shortened: whoever reads it whole could settle the reservation.
+/// The id is shortened: a reader of the whole id could settle the reservation.
 fn problem(id: &str, error: ReservationError) -> HttpProblem {
     let shown: String = id.chars().take(8).collect();
     let status = match error {

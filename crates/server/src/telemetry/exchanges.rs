@@ -310,7 +310,7 @@ fn note_one(noted: &mut Option<NotedDecision>, decision: &Decision, client: Opti
         noted.count = count;
     }
 }
-/// A path as logs and traces show it. The id of a reservation is shortened: whoever knows it can settle it.
+/// A path as logs and traces show it. The id of a reservation is shortened: a reader of the whole id could settle it.
 fn shown_path(path: &str, front_end: FrontEnd) -> String {
     const BEFORE: &str = "/v1/reservations/";
     const SHOWN: usize = 8;

@@ -131,8 +131,8 @@ async fn a_stream_is_read_on_the_side_and_settled_before_it_ends() {
         received,
         r#"{"stream_options":{"include_usage":true},"stream":true,"max_tokens":50,"m":"1"}"#
     );
-    let held = model.used("tokens").await;
-    assert_eq!(held, 10 + 50);
+    let estimate = model.used("tokens").await;
+    assert_eq!(estimate, 10 + 50);
     let event = "data: {\"choices\":[{\"delta\":{}}],\"usage\":null}\n\n";
     server.send(&format!("{EVENTS}{}", chunk(event))).await;
     let head = client.head().await;
@@ -141,7 +141,7 @@ async fn a_stream_is_read_on_the_side_and_settled_before_it_ends() {
     assert_eq!(client.text(chunk(event).len()).await, chunk(event));
     server.send(&chunk(event)).await;
     assert_eq!(client.text(chunk(event).len()).await, chunk(event));
-    assert_eq!(model.used("tokens").await, held);
+    assert_eq!(model.used("tokens").await, estimate);
     let usage =
         "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":4}}\n\n";
     let done = "data: [DONE]\n\n";

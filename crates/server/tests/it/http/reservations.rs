@@ -30,7 +30,7 @@ fn over_every_store(rules: &str, story: impl Fn(&Server)) {
     }
 }
 
-fn reserve(server: &Server, more: Value) -> ClientReply {
+fn reserve(server: &Server, more: &Value) -> ClientReply {
     let mut body = json!({"attributes": {"api_key": "k1"}});
     for (name, value) in more.as_object().unwrap() {
         body[name] = value.clone();
@@ -50,7 +50,7 @@ fn settle(server: &Server, id: &str, body: &Value) -> ClientReply {
 #[test]
 fn an_estimate_is_charged_and_replaced_by_the_true_cost() {
     over_every_store(RULES, |server| {
-        let reserved = reserve(server, json!({"costs": {"tokens": 60}})).with_status(200);
+        let reserved = reserve(server, &json!({"costs": {"tokens": 60}})).with_status(200);
         let body = reserved.json();
         assert_eq!(
             (&body["allowed"], &body["rule"]),
@@ -62,7 +62,7 @@ fn an_estimate_is_charged_and_replaced_by_the_true_cost() {
             "{id}"
         );
         assert!(body["expires_at"].as_f64().unwrap() > 1e9);
-        let denied = reserve(server, json!({"costs": {"tokens": 60}})).with_status(429);
+        let denied = reserve(server, &json!({"costs": {"tokens": 60}})).with_status(429);
         assert_eq!(denied.json()["rule"], "tokens");
         assert_eq!(denied.json()["reservation"], Value::Null);
         assert_eq!(denied.json()["expires_at"], Value::Null);
@@ -103,7 +103,7 @@ fn an_estimate_is_charged_and_replaced_by_the_true_cost() {
         assert_eq!(looked.json()["settled"], json!({"tokens": 25}));
 
         // 75 are left, and two of five requests are used.
-        let third = reserve(server, json!({"costs": {"tokens": 75}, "ttl": 2})).with_status(200);
+        let third = reserve(server, &json!({"costs": {"tokens": 75}, "ttl": 2})).with_status(200);
         let end = third.json()["expires_at"].as_f64().unwrap();
         let extend = json!({"ttl": 600}).to_string();
         let call = format!("PUT /v1/reservations/{}", self::id(&third));
@@ -125,9 +125,9 @@ fn an_estimate_is_charged_and_replaced_by_the_true_cost() {
 #[test]
 fn a_cancelled_one_gives_all_of_it_back() {
     over_every_store(RULES, |server| {
-        let reserved = reserve(server, json!({"cost": 5})).with_status(200);
+        let reserved = reserve(server, &json!({"cost": 5})).with_status(200);
         let id = id(&reserved);
-        reserve(server, json!({"cost": 1})).with_status(429);
+        reserve(server, &json!({"cost": 1})).with_status(429);
         let call = format!("DELETE /v1/reservations/{id}");
         let cancelled = server.ask(&call, "").with_status(200).json();
         assert_eq!(
@@ -142,7 +142,7 @@ fn a_cancelled_one_gives_all_of_it_back() {
             cancelled
         );
         settle(server, &id, &json!({"cost": 1})).with_status(409);
-        reserve(server, json!({"cost": 5})).with_status(200);
+        reserve(server, &json!({"cost": 5})).with_status(200);
     });
 }
 
@@ -160,7 +160,7 @@ fn what_cannot_be_reserved_or_settled_is_refused() {
             (json!({"cost": 1, "ttl": "5m"}), 400),
             (json!({"cost": 1, "timestamp": 1}), 400),
         ] {
-            reserve(server, more).with_status(status);
+            reserve(server, &more).with_status(status);
         }
         let unknown = "0123456789abcdef0123456789abcdef";
         for id in [unknown, "x", "0123"] {
@@ -195,7 +195,7 @@ fn what_cannot_be_reserved_or_settled_is_refused() {
 fn a_permit_is_held_until_its_reservation_ends() {
     let rules = "rules: [{id: jobs, per: [], limit: 1, algorithm: concurrency}]";
     over_every_store(rules, |server| {
-        let reserved = reserve(server, json!({})).with_status(200);
+        let reserved = reserve(server, &json!({})).with_status(200);
         let id = id(&reserved);
         assert_eq!(reserved.json()["lease"], json!(id));
         server
@@ -204,9 +204,9 @@ fn a_permit_is_held_until_its_reservation_ends() {
         server
             .ask(&format!("PUT /v1/leases/{id}"), "")
             .with_status(404);
-        reserve(server, json!({})).with_status(429);
+        reserve(server, &json!({})).with_status(429);
         settle(server, &id, &json!({"cost": 1})).with_status(200);
-        reserve(server, json!({})).with_status(200);
+        reserve(server, &json!({})).with_status(200);
     });
 }
 
@@ -214,10 +214,10 @@ fn a_permit_is_held_until_its_reservation_ends() {
 fn a_reset_forgives_what_open_reservations_held() {
     let rules = "rules: [{id: tokens, per: [api_key], limit: 100/minute, algorithm: fixed_window}]";
     over_every_store(rules, |server| {
-        let id = id(&reserve(server, json!({"cost": 60})).with_status(200));
+        let id = id(&reserve(server, &json!({"cost": 60})).with_status(200));
         let reset = json!({"attributes": {"api_key": "k1"}}).to_string();
         server.ask("POST /v1/reset", &reset).with_status(200);
-        reserve(server, json!({"cost": 90})).with_status(200);
+        reserve(server, &json!({"cost": 90})).with_status(200);
         let settled = settle(server, &id, &json!({"cost": 10}))
             .with_status(200)
             .json();
@@ -226,7 +226,7 @@ fn a_reset_forgives_what_open_reservations_held() {
             settled["limits"][0]["given_back"], 0,
             "there was nothing left to give back"
         );
-        reserve(server, json!({"cost": 11})).with_status(429);
+        reserve(server, &json!({"cost": 11})).with_status(429);
     });
 }
 
@@ -281,7 +281,7 @@ fn one_front_end_settles_what_another_reserved() {
             client.ask("TG.RELEASE 0123456789abcdef0123456789abcdef"),
             RespValue::Integer(0)
         );
-        let id = self::id(&reserve(server, json!({"cost": 1})).with_status(200));
+        let id = self::id(&reserve(server, &json!({"cost": 1})).with_status(200));
         let extended = fields(client.ask(&format!("TG.EXTEND {id} 600")));
         assert_eq!(text(&extended[0]), "reservation");
         let cancelled = fields(client.ask(&format!("TG.CANCEL {id}")));
