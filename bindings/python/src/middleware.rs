@@ -21,7 +21,7 @@ use tidegate_tower::{AdmittedRequest, PeerAddress, RateLimitLayer};
 
 use self::admitted::HeaderForm;
 pub(crate) use self::admitted::{PyAdmitted, PyReply};
-use self::described::{DescribedCall, with_descriptions};
+use self::described::{PythonCall, with_descriptions};
 use self::head::{HeadError, ReadHead};
 use crate::arguments::RequestCost;
 use crate::gate::{GateInUse, PyGate, ready};
@@ -65,7 +65,7 @@ impl PutRequest {
     fn new(
         layer: &RateLimitLayer,
         head: Result<ReadHead, HeadError>,
-        mut described: DescribedCall,
+        mut described: PythonCall,
         form: HeaderForm,
     ) -> PyResult<Result<Self, PyReply>> {
         let head = match head {
@@ -146,7 +146,7 @@ impl Middleware {
         let (py, form) = (environ.py(), HeaderForm::Text);
         let opened = self.open(py)?;
         let head = head::of_environ(environ, &opened.gate.rules(), !self.proxies.is_empty());
-        let described = DescribedCall::read(attributes, cost)?;
+        let described = PythonCall::read(attributes, cost)?;
         self.warn_of_missing_peer(py, &opened.gate, &head, &described)?;
         let asked = match PutRequest::new(&opened.layer, head, described, form)? {
             Ok(asked) => asked,
@@ -232,7 +232,7 @@ impl Middleware {
         cost: Option<RequestCost>,
     ) -> PyResult<Result<PutRequest, PyReply>> {
         let head = head::of_scope(scope);
-        let described = DescribedCall::read(attributes, cost)?;
+        let described = PythonCall::read(attributes, cost)?;
         self.warn_of_missing_peer(scope.py(), &opened.gate, &head, &described)?;
         PutRequest::new(&opened.layer, head, described, HeaderForm::Bytes)
     }
@@ -243,7 +243,7 @@ impl Middleware {
         py: Python<'_>,
         gate: &Gate,
         head: &Result<ReadHead, HeadError>,
-        described: &DescribedCall,
+        described: &PythonCall,
     ) -> PyResult<()> {
         let Ok(head) = head else {
             return Ok(());

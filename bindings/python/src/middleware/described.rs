@@ -10,13 +10,13 @@ use crate::arguments::RequestCost;
 
 /// What is added to a request, as one of its extensions.
 #[derive(Clone, Default)]
-pub(super) struct DescribedCall {
+pub(super) struct PythonCall {
     pub(super) other_paths: Vec<String>,
     attributes: Vec<(String, String)>,
     cost: Option<u64>,
 }
 
-impl DescribedCall {
+impl PythonCall {
     /// Reads what the functions of an application have returned.
     pub(super) fn read(
         attributes: Option<&Bound<'_, PyAny>>,
@@ -71,10 +71,10 @@ fn not_text(expected: &str, given: &Bound<'_, PyAny>) -> PyResult<PyErr> {
     Ok(PyTypeError::new_err(format!("{expected}, not `{kind}`")))
 }
 
-/// The layer, with what its requests bring as [`DescribedCall`].
+/// The layer, with what its requests bring as [`PythonCall`].
 pub(super) fn with_descriptions(layer: RateLimitLayer) -> RateLimitLayer {
     layer.attributes(|request, attributes| {
-        let Some(described) = request.extensions.get::<DescribedCall>() else {
+        let Some(described) = request.extensions.get::<PythonCall>() else {
             return Ok(());
         };
         for path in &described.other_paths {

@@ -22,7 +22,7 @@ const COMMANDS: Run = Run::By("crates/cli/tests/it/program/commands.rs");
 const SYSTEM: &str = "changes the system; `scripts/stopwatch` installs the package into another";
 
 /// The commands, by how they begin.
-const SHOWN: [(&str, Run); 60] = [
+const SHOWN: [(&str, Run); 61] = [
     ("tidegate --version", COMMANDS),
     ("tidegate check", COMMANDS),
     (
@@ -80,6 +80,10 @@ const SHOWN: [(&str, Run); 60] = [
         Run::By("crates/cli/tests/it/proxies/nginx.rs"),
     ),
     ("curl -s http://127.0.0.1:8080/readyz", TRUSTED),
+    (
+        "curl -s http://127.0.0.1:8080/v1/reserv",
+        Run::By("crates/server/tests/it/http/reservations.rs"),
+    ),
     (
         "curl -s http://127.0.0.1:8080/v1/rules",
         Run::By("crates/server/tests/it/http"),
