@@ -261,6 +261,7 @@ impl PyDecision {
                 .zip(&names)
                 .map(|((limit, outcome), name)| Item {
                     name,
+                    unit: None,
                     limit: Some(limit),
                     outcome,
                 })
