@@ -25,7 +25,7 @@ pub struct ReserveBody<'b> {
     cost: Option<u64>,
     #[serde(default, deserialize_with = "given")]
     costs: Option<JsonCosts>,
-    #[serde(default, borrow)]
+    #[serde(default, borrow, deserialize_with = "given")]
     ttl: Option<&'b RawValue>,
     #[serde(default, borrow)]
     timestamp: Option<&'b RawValue>,
