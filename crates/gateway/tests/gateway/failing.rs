@@ -47,7 +47,9 @@ async fn a_server_that_is_away_is_502_and_soon_there_again() {
 
 #[tokio::test]
 async fn requests_go_to_the_servers_that_are_there() {
-    let (away, recorder) = (unused_address().await, Recorder::start().await);
+    // In this order: the recorder could be given the address that is to stay unused.
+    let recorder = Recorder::start().await;
+    let away = unused_address().await;
     let settings = format!(
         "routes: [{{upstreams: ['http://{away}', 'http://{}']}}]\n",
         recorder.address
