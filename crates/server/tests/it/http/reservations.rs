@@ -9,8 +9,8 @@ use tidegate_testkit_server::{ClientReply, TestFolder};
 
 const RULES: &str = "
 rules:
-  - {id: requests, per: [api_key], missing: deny, limit: 5/minute, algorithm: fixed_window}
-  - {id: tokens, per: [api_key], missing: deny, unit: tokens, limit: 100/minute, algorithm: fixed_window}
+  - {id: requests, per: [api_key], missing: deny, limit: 5/day, algorithm: fixed_window}
+  - {id: tokens, per: [api_key], missing: deny, unit: tokens, limit: 100/day, algorithm: fixed_window}
 ";
 /// One for the memory of the server, one for Redis.
 const STORES: [bool; 2] = [false, true];
@@ -102,7 +102,7 @@ fn an_estimate_is_charged_and_replaced_by_the_true_cost() {
         assert_eq!(looked.json()["state"], "settled");
         assert_eq!(looked.json()["settled"], json!({"tokens": 25}));
 
-        // 75 are left, and two of five requests are used.
+        // 75 are left: the denied one took nothing.
         let third = reserve(server, &json!({"costs": {"tokens": 75}, "ttl": 2})).with_status(200);
         let end = third.json()["expires_at"].as_f64().unwrap();
         let extend = json!({"ttl": 600}).to_string();
@@ -120,6 +120,36 @@ fn an_estimate_is_charged_and_replaced_by_the_true_cost() {
             (&json!(0), &json!(15))
         );
     });
+}
+
+#[test]
+fn five_concurrent_callers_that_estimate_60_of_100_never_hold_more() {
+    for spent in [25, 60, 100] {
+        over_every_store(RULES, |server| {
+            let reserved: Vec<ClientReply> = std::thread::scope(|scope| {
+                let call = || reserve(server, &json!({"costs": {"tokens": 60}}));
+                let callers: Vec<_> = (0..5).map(|_| scope.spawn(call)).collect();
+                let replies = callers.into_iter().map(|caller| caller.join().unwrap());
+                replies.collect()
+            });
+            let admitted: Vec<&ClientReply> = reserved
+                .iter()
+                .filter(|reply| reply.status == 200)
+                .collect();
+            assert_eq!(admitted.len(), 1, "{reserved:?}");
+            let settled = settle(
+                server,
+                &id(admitted[0]),
+                &json!({"costs": {"tokens": spent}}),
+            );
+            settled.with_status(200);
+            let left = 100 - spent;
+            reserve(server, &json!({"costs": {"tokens": left + 1}})).with_status(429);
+            if left > 0 {
+                reserve(server, &json!({"costs": {"tokens": left}})).with_status(200);
+            }
+        });
+    }
 }
 
 #[test]
@@ -212,7 +242,7 @@ fn a_permit_is_held_until_its_reservation_ends() {
 
 #[test]
 fn a_reset_forgives_what_open_reservations_held() {
-    let rules = "rules: [{id: tokens, per: [api_key], limit: 100/minute, algorithm: fixed_window}]";
+    let rules = "rules: [{id: tokens, per: [api_key], limit: 100/day, algorithm: fixed_window}]";
     over_every_store(rules, |server| {
         let id = id(&reserve(server, &json!({"cost": 60})).with_status(200));
         let reset = json!({"attributes": {"api_key": "k1"}}).to_string();
