@@ -85,13 +85,13 @@ impl PutRequest {
         Ok(Ok(Self { layer, parts, form }))
     }
 
-    /// Decides it in memory.
-    fn decide_now(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+    /// Decides it in memory. `start` is what an application of WSGI begins its answer by.
+    fn decide_now(self, py: Python<'_>, start: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
         let (form, came) = (self.form, self.parts.headers.len());
         let decided = ready(self.layer.decide(self.parts));
         let decided =
             decided.ok_or_else(|| PyRuntimeError::new_err("the store in memory did not answer"))?;
-        made(py, decided, form, came)
+        made(py, decided, form, came, start)
     }
 
     /// Decides it by Redis, once that has had its time to connect.
@@ -102,7 +102,13 @@ impl PutRequest {
 }
 
 /// The object of Python for what the layer has made of a request that came with so many headers.
-fn made(py: Python<'_>, decided: Decided, form: HeaderForm, came: usize) -> PyResult<Py<PyAny>> {
+fn made(
+    py: Python<'_>,
+    decided: Decided,
+    form: HeaderForm,
+    came: usize,
+    start: Option<Py<PyAny>>,
+) -> PyResult<Py<PyAny>> {
     let (parts, admitted) = decided;
     let admitted = match admitted {
         Ok(admitted) => admitted,
@@ -110,7 +116,8 @@ fn made(py: Python<'_>, decided: Decided, form: HeaderForm, came: usize) -> PyRe
     };
     let kept = (parts.headers.len() < came).then(|| parts.headers.keys().cloned().collect());
     let admitted = PyAdmitted::new(admitted, || runtime::handle(py), form)?;
-    Ok(Py::new(py, admitted.with_kept_names(kept))?.into_any())
+    let admitted = admitted.with_kept_names(kept).with_start(start);
+    Ok(Py::new(py, admitted)?.into_any())
 }
 
 #[pymethods]
@@ -136,10 +143,11 @@ impl Middleware {
     }
 
     /// Decides a request of WSGI. Waits for the store if that is behind a network.
-    #[pyo3(signature = (environ, attributes=None, cost=None))]
+    #[pyo3(signature = (environ, start_response, attributes=None, cost=None))]
     fn wsgi(
         &self,
         environ: &Bound<'_, PyDict>,
+        start_response: Py<PyAny>,
         attributes: Option<&Bound<'_, PyAny>>,
         cost: Option<RequestCost>,
     ) -> PyResult<Py<PyAny>> {
@@ -152,11 +160,13 @@ impl Middleware {
             Ok(asked) => asked,
             Err(reply) => return Ok(Py::new(py, reply)?.into_any()),
         };
+        let start = Some(start_response);
         let Some(redis) = opened.redis else {
-            return asked.decide_now(py);
+            return asked.decide_now(py, start);
         };
         let came = asked.parts.headers.len();
-        made(py, runtime::block_on(py, asked.decide(redis))?, form, came)
+        let decided = runtime::block_on(py, asked.decide(redis))?;
+        made(py, decided, form, came, start)
     }
 
     /// Decides a request of ASGI in memory.
@@ -170,7 +180,7 @@ impl Middleware {
         let py = scope.py();
         let opened = self.open(py)?;
         match self.asked_of_scope(&opened, scope, attributes, cost)? {
-            Ok(asked) => asked.decide_now(py),
+            Ok(asked) => asked.decide_now(py, None),
             Err(reply) => Ok(Py::new(py, reply)?.into_any()),
         }
     }
@@ -190,7 +200,7 @@ impl Middleware {
         match (asked, opened.redis) {
             (Ok(asked), Some(redis)) => {
                 let (form, came) = (asked.form, asked.parts.headers.len());
-                let open = move |py: Python<'_>, decided| made(py, decided, form, came);
+                let open = move |py: Python<'_>, decided| made(py, decided, form, came, None);
                 runtime::begin_call(mailbox, number, asked.decide(redis), open)
             }
             (Ok(_), None) => Err(PyRuntimeError::new_err(

@@ -244,7 +244,11 @@ class Middleware:
     @property
     def is_remote(self) -> bool: ...
     def wsgi(
-        self, environ: dict[str, Any], attributes: Mapping[str, str | None] | None = None, cost: int | None = None
+        self,
+        environ: dict[str, Any],
+        start_response: Callable[..., Callable[[bytes], object]],
+        attributes: Mapping[str, str | None] | None = None,
+        cost: int | None = None,
     ) -> Admitted | Reply: ...
     def asgi(
         self, scope: MutableMapping[str, Any], attributes: Mapping[str, str | None] | None = None, cost: int | None = None
@@ -273,6 +277,7 @@ class Reply:
 
 @final
 class Admitted:
+    def __call__(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]: ...
     @property
     def is_plain(self) -> bool: ...
     @property

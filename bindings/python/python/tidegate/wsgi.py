@@ -60,17 +60,13 @@ class RateLimitMiddleware:
         if settings.file is not None:
             settings.look()
         if settings.is_plain:
-            decided = settings.native.wsgi(environ, None, settings.fixed_cost)
+            decided = settings.native.wsgi(environ, start_response, None, settings.fixed_cost)
         else:
-            decided = settings.native.wsgi(environ, *self._describe(environ))
+            decided = settings.native.wsgi(environ, start_response, *self._describe(environ))
         if isinstance(decided, Reply):
             start_response(decided.status_line, decided.headers)
             return [] if environ.get("REQUEST_METHOD") == "HEAD" else [decided.body]
-        if not decided.is_plain:
-            return self._call(decided, environ, start_response)
-        if decided.has_headers:
-            start_response = answering(decided, start_response)
-        return self._app(environ, start_response)
+        return self._app(environ, decided) if decided.is_plain else self._call(decided, environ)
 
     def _describe(self, environ: dict[str, Any]) -> tuple[Any, int | None]:
         settings = self._settings
@@ -79,7 +75,7 @@ class RateLimitMiddleware:
             attributes = with_key(settings.key(environ), attributes)
         return attributes, settings.cost(environ) if settings.cost else settings.fixed_cost
 
-    def _call(self, admitted: Admitted, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+    def _call(self, admitted: Admitted, environ: dict[str, Any]) -> Iterable[bytes]:
         """Calls the application for a request that waits, holds a permit, or is measured."""
         if admitted.delay:
             try:
@@ -89,21 +85,11 @@ class RateLimitMiddleware:
                 raise
         admitted.begin()
         try:
-            return HeldBody(self._app(environ, answering(admitted, start_response)), admitted)
+            return HeldBody(self._app(environ, admitted), admitted)
         except BaseException:
             admitted.fail()
             admitted.release()
             raise
-
-
-def answering(admitted: Admitted, start_response: StartResponse) -> StartResponse:
-    """Puts the headers of a decision on the answer of the application."""
-
-    def answer(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
-        headers = admitted.answer(status, headers)
-        return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
-
-    return answer
 
 
 class HeldBody:

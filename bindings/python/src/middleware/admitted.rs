@@ -4,8 +4,10 @@ use std::sync::{Mutex, PoisonError};
 
 use http::header::CONTENT_LENGTH;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PySet, PyString, PyTuple};
+use pyo3::{PyTraverseError, PyVisit, intern};
 use tidegate::headers::Headers;
 use tidegate_tower::{AdmittedRequest, RequestPermit};
 use tokio::runtime::Handle;
@@ -35,7 +37,7 @@ impl HeaderForm {
                         PyString::new(py, &text)
                     }
                 };
-                (PyString::new(py, name), value).into_pyobject(py)
+                (text_of_name(py, name), value).into_pyobject(py)
             }
             Self::Bytes => {
                 let name = PyBytes::new(py, name.as_bytes());
@@ -59,6 +61,19 @@ impl HeaderForm {
             Self::Bytes => is_name(given.extract()?),
         })
     }
+}
+
+/// The name of a header as a text. Those of decisions are made once.
+fn text_of_name<'py>(py: Python<'py>, name: &str) -> Bound<'py, PyString> {
+    let made = match name {
+        "x-ratelimit-limit" => intern!(py, "x-ratelimit-limit"),
+        "x-ratelimit-remaining" => intern!(py, "x-ratelimit-remaining"),
+        "x-ratelimit-reset" => intern!(py, "x-ratelimit-reset"),
+        "ratelimit-policy" => intern!(py, "ratelimit-policy"),
+        "ratelimit" => intern!(py, "ratelimit"),
+        _ => return PyString::new(py, name),
+    };
+    made.clone()
 }
 
 /// The answer to a client whose request does not go on.
@@ -142,9 +157,11 @@ impl DecisionHeaders {
     }
 }
 
-/// A request that may go on.
+/// A request that may go on. One of WSGI is what its application is given as `start_response`.
 #[pyclass(name = "Admitted", module = "tidegate._native", frozen)]
 pub(crate) struct PyAdmitted {
+    /// That of the server.
+    start_response: Option<Py<PyAny>>,
     request: Mutex<Option<AdmittedRequest>>,
     permit: Mutex<Option<RequestPermit>>,
     headers: DecisionHeaders,
@@ -174,6 +191,7 @@ impl PyAdmitted {
             None
         };
         Ok(Self {
+            start_response: None,
             headers: DecisionHeaders::new(admitted.headers()),
             form,
             is_plain: delay.is_zero() && permit.is_none() && !is_observed,
@@ -188,6 +206,14 @@ impl PyAdmitted {
     /// The same, for an application that does not get all headers.
     pub(super) fn with_kept_names(self, kept_names: Option<Vec<HeaderName>>) -> Self {
         Self { kept_names, ..self }
+    }
+
+    /// The same, for an application that begins its answer by it.
+    pub(super) fn with_start(self, start_response: Option<Py<PyAny>>) -> Self {
+        Self {
+            start_response,
+            ..self
+        }
     }
 
     fn report(&self, answer: Option<&Response<()>>) {
@@ -209,6 +235,30 @@ impl PyAdmitted {
     #[getter]
     fn has_headers(&self) -> bool {
         !self.headers.ends.is_empty()
+    }
+
+    /// Begins the answer of an application of WSGI, with the headers of the decision.
+    #[pyo3(signature = (status, headers, exc_info=None))]
+    fn __call__<'py>(
+        &self,
+        status: &Bound<'py, PyAny>,
+        headers: &Bound<'py, PyAny>,
+        exc_info: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = status.py();
+        let Some(start_response) = &self.start_response else {
+            return Err(PyTypeError::new_err("a request of ASGI is not callable"));
+        };
+        let (start_response, headers) =
+            (start_response.bind(py), self.answer(py, status, headers)?);
+        match exc_info {
+            Some(exc_info) => start_response.call1((status, headers, exc_info)),
+            None => start_response.call1((status, headers)),
+        }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.start_response)
     }
 
     /// Seconds to wait before the application is called.
