@@ -52,6 +52,7 @@ mod calendar;
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod costs;
 pub mod headers;
 pub mod limit;
 pub mod memory;
@@ -64,14 +65,15 @@ pub mod time;
 #[cfg(feature = "system-clock")]
 pub use clock::SystemClock;
 pub use clock::{Clock, ManualClock};
+pub use costs::{CostUnit, Costs, CostsError, MAX_COST, MAX_UNITS};
 pub use limit::{Algorithm, Anchor, Limit, LimitError, Rate, Window, WorstCase};
 pub use memory::{MemoryStats, MemoryStore, Restored, Snapshot, SnapshotError};
 pub use outcome::{Outcome, Outcomes, Retry};
 pub use permit::PermitId;
 pub use reservation::{
     Adjusted, AdjustedCharge, AdjustedCharges, Adjustment, ExtendAnswer, MadeReservation,
-    ReservationCost, ReservationId, ReservationPart, ReserveRequest, Reserved, ReservedCharge,
-    SettleAnswer, SettleRequest, StoredReservation,
+    ReservationId, ReservationPart, ReserveRequest, Reserved, ReservedCharge, SettleAnswer,
+    SettleRequest, StoredReservation,
 };
 pub use store::{Charge, RemoteStore, Request, Scope, Store, StoreError, StoreFuture};
 pub use time::{Micros, Timestamp};

@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use smallvec::SmallVec;
 
+use crate::costs::{CostUnit, Costs};
 use crate::outcome::{Outcome, Outcomes};
 use crate::permit::{InvalidPermitId, PermitId};
 use crate::store::Charge;
@@ -135,96 +136,6 @@ impl FromStr for ReservationId {
 #[error("the id of a reservation is 32 hexadecimal digits")]
 pub struct InvalidReservationId;
 
-/// What is estimated or spent: one number for every limit, or one for each unit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReservationCost {
-    /// Every limit is charged this, times its own cost.
-    One(u64),
-    /// By the name of the unit, in the order of the names.
-    ByUnit(Vec<(Box<str>, u64)>),
-}
-
-impl ReservationCost {
-    /// Costs by unit, in any order. Of two for one unit, the later.
-    pub fn by_unit<U: Into<Box<str>>>(costs: impl IntoIterator<Item = (U, u64)>) -> Self {
-        let costs = costs.into_iter().map(|(unit, cost)| (unit.into(), cost));
-        let sorted: std::collections::BTreeMap<Box<str>, u64> = costs.collect();
-        Self::ByUnit(sorted.into_iter().collect())
-    }
-
-    /// Whether both are one number, or both are by unit.
-    pub fn is_like(&self, other: &Self) -> bool {
-        matches!(
-            (self, other),
-            (Self::One(_), Self::One(_)) | (Self::ByUnit(_), Self::ByUnit(_))
-        )
-    }
-
-    /// The cost in this unit, if it is named; one number is the cost in every unit.
-    pub fn of(&self, unit: &str) -> Option<u64> {
-        match self {
-            Self::One(cost) => Some(*cost),
-            Self::ByUnit(costs) => {
-                let named = costs.binary_search_by(|(name, _)| (**name).cmp(unit));
-                named.ok().map(|index| costs[index].1)
-            }
-        }
-    }
-
-    /// This estimate, replaced by what was spent: a unit that is not named keeps its estimate. Nothing was spent of a
-    /// reservation that is cancelled.
-    #[must_use]
-    pub fn replaced_by(&self, actual: Option<&Self>) -> Self {
-        match (self, actual) {
-            (Self::One(_), None) => Self::One(0),
-            (Self::ByUnit(costs), None) => {
-                Self::ByUnit(costs.iter().map(|(unit, _)| (unit.clone(), 0)).collect())
-            }
-            (Self::ByUnit(costs), Some(Self::ByUnit(actual))) => {
-                Self::by_unit(costs.iter().chain(actual).cloned())
-            }
-            (_, Some(actual)) => actual.clone(),
-        }
-    }
-}
-
-/// As one text: `60`, or `input_tokens=20 tokens=60`.
-impl fmt::Display for ReservationCost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::One(cost) => cost.fmt(f),
-            Self::ByUnit(costs) => {
-                for (index, (unit, cost)) in costs.iter().enumerate() {
-                    let space = if index > 0 { " " } else { "" };
-                    write!(f, "{space}{unit}={cost}")?;
-                }
-                Ok(())
-            }
-        }
-    }
-}
-
-impl FromStr for ReservationCost {
-    type Err = InvalidReservationCost;
-
-    fn from_str(text: &str) -> Result<Self, InvalidReservationCost> {
-        if let Ok(cost) = text.parse() {
-            return Ok(Self::One(cost));
-        }
-        let read = |item: &str| {
-            let (unit, cost) = item.split_once('=')?;
-            Some((Box::<str>::from(unit), cost.parse().ok()?))
-        };
-        let costs: Option<Vec<_>> = text.split_whitespace().map(read).collect();
-        costs.map(Self::by_unit).ok_or(InvalidReservationCost)
-    }
-}
-
-/// The text is not a cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("expected a number, or `unit=number` for each unit")]
-pub struct InvalidReservationCost;
-
 /// A reservation to be made.
 #[derive(Debug, Clone, Copy)]
 pub struct ReserveRequest<'a> {
@@ -234,7 +145,7 @@ pub struct ReserveRequest<'a> {
     /// the others are charged on their own, and belong to it if they are allowed.
     pub groups: &'a [&'a [ReservedCharge<'a>]],
     /// What the caller asked for.
-    pub estimate: &'a ReservationCost,
+    pub estimate: &'a Costs,
     /// How long the reservation lasts unless it is settled.
     pub ttl: Micros,
     /// The time of the request, if it brings one; else the store's own.
@@ -248,7 +159,7 @@ pub struct ReservedCharge<'a> {
     /// says.
     pub charge: Charge<'a>,
     /// The unit that the limit counts.
-    pub unit: &'a str,
+    pub unit: &'a CostUnit,
     /// What the limit charges for each of them.
     pub unit_cost: u64,
     /// Kept for the caller.
@@ -285,7 +196,7 @@ pub struct SettleRequest<'a> {
     /// Which one.
     pub id: ReservationId,
     /// What was spent; none to cancel it, as if nothing was.
-    pub actual: Option<&'a ReservationCost>,
+    pub actual: Option<&'a Costs>,
     /// The time, if the caller brings one. Else the store's own, or of a reservation that brought its time, that.
     pub at: Option<Timestamp>,
 }
@@ -329,9 +240,9 @@ pub struct StoredReservation {
     /// When it ends, or would have ended.
     pub expires_at: Timestamp,
     /// What the caller asked for.
-    pub estimate: ReservationCost,
+    pub estimate: Costs,
     /// What it cost, if it is settled.
-    pub settled: Option<ReservationCost>,
+    pub settled: Option<Costs>,
     /// Its counters, in the order in which they were charged.
     pub parts: Vec<ReservationPart>,
 }
@@ -342,7 +253,7 @@ pub struct ReservationPart {
     /// As it was [given](ReservedCharge::label).
     pub label: Box<str>,
     /// The unit that is counted.
-    pub unit: Box<str>,
+    pub unit: CostUnit,
     /// What the limit grants, as of then.
     pub limit: u64,
     /// The estimate that was charged.
@@ -355,15 +266,15 @@ pub struct ReservationPart {
 
 /// What a part costs after all: `reserved` if nothing is said about its unit, nothing if the reservation is cancelled.
 pub fn cost_of_part(
-    (unit, unit_cost): (&str, u64),
+    (unit, unit_cost): (&CostUnit, u64),
     reserved: u64,
-    actual: Option<&ReservationCost>,
+    actual: Option<&Costs>,
 ) -> u64 {
     let Some(actual) = actual else {
         return 0;
     };
     actual
-        .of(unit)
+        .named(unit)
         .map_or(reserved, |cost| cost.saturating_mul(unit_cost))
 }
 
@@ -384,32 +295,15 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_read_as_they_are_written() {
-        let by_unit = |costs: &[(&str, u64)]| ReservationCost::by_unit(costs.iter().copied());
-        for (cost, text) in [
-            (ReservationCost::One(60), "60"),
-            (by_unit(&[("tokens", 60)]), "tokens=60"),
-            (by_unit(&[("tokens", 6), ("a", 2)]), "a=2 tokens=6"),
-        ] {
-            assert_eq!(cost.to_string(), text);
-            assert_eq!(text.parse(), Ok(cost));
-        }
-        for bad in ["a", "a=", "a=b", "1 2", "-1"] {
-            assert!(bad.parse::<ReservationCost>().is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_unit_that_is_not_named_keeps_its_estimate() {
-        let estimate: ReservationCost = "input=20 tokens=60".parse().unwrap();
-        let actual: ReservationCost = "money=3 tokens=25".parse().unwrap();
-        let settled = estimate.replaced_by(Some(&actual));
-        assert_eq!(settled.to_string(), "input=20 money=3 tokens=25");
-        assert_eq!(estimate.replaced_by(None).to_string(), "input=0 tokens=0");
-        let part = |unit, actual| cost_of_part((unit, 2), 40, actual);
+    fn a_part_costs_its_estimate_if_nothing_is_said_about_its_unit() {
+        let actual: Costs = "money=3 tokens=25".parse().unwrap();
+        let part = |unit: &str, actual| {
+            let unit = CostUnit::new(unit).unwrap();
+            cost_of_part((&unit, 2), 40, actual)
+        };
         assert_eq!(part("tokens", Some(&actual)), 50);
         assert_eq!(part("requests", Some(&actual)), 40);
         assert_eq!(part("requests", None), 0);
-        assert_eq!(part("requests", Some(&ReservationCost::One(7))), 14);
+        assert_eq!(part("requests", Some(&Costs::from(7))), 14);
     }
 }

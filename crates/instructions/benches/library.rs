@@ -88,7 +88,8 @@ fn reserve(setup: (Gate, ManualClock)) -> (Gate, ManualClock) {
 
 /// One reservation that is settled for less, with the making of its attributes and costs.
 fn reserve_once(gate: &Gate) {
-    let attributes = attributes();
+    let mut attributes = Attributes::new();
+    describe(&mut attributes);
     let tokens = |tokens| Costs::by_unit([("tokens", tokens)]).expect("a sound unit");
     let guard = ready(gate.reserve(&attributes, tokens(black_box(60))));
     let guard = guard.expect("a cost above zero");
@@ -98,12 +99,12 @@ fn reserve_once(gate: &Gate) {
 
 /// One decision, with the making of its attributes.
 fn decide_once(gate: &Gate) {
-    let attributes = attributes();
+    let mut attributes = Attributes::new();
+    describe(&mut attributes);
     black_box(ready(gate.decide(&attributes)));
 }
 
-fn attributes() -> Attributes<'static> {
-    let mut attributes = Attributes::new();
+fn describe(attributes: &mut Attributes<'_>) {
     for (name, value) in [
         ("path", "/svc7/users/42"),
         ("method", "GET"),
@@ -114,7 +115,6 @@ fn attributes() -> Attributes<'static> {
         let inserted = attributes.insert(black_box(name), black_box(value));
         inserted.expect("attributes that are sound");
     }
-    attributes
 }
 
 /// What a future of a gate in memory returns.

@@ -6,10 +6,9 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use smallvec::SmallVec;
-use tidegate_core::Timestamp;
+use tidegate_core::{CostUnit, Costs, Timestamp};
 
 use crate::address::{self, AddressError};
-use crate::costs::{CostUnit, Costs};
 use crate::credentials::{CredentialProblem, are_credentials, credentials, folded};
 use crate::host::HostError;
 use crate::path::{self, EncodedSlashes, PathError, shortened};
@@ -411,6 +410,11 @@ impl<'a> Attributes<'a> {
             costs: self.costs,
             at: self.at,
         }
+    }
+
+    /// Makes this the time of the request: for replays and tests.
+    pub fn set_time(&mut self, at: impl Into<Timestamp>) {
+        self.at = Some(at.into());
     }
 
     /// Makes this the cost of the request. Zero asks and takes nothing.

@@ -128,8 +128,6 @@ pub mod address;
 mod attributes;
 mod clock;
 #[cfg(feature = "rules")]
-mod costs;
-#[cfg(feature = "rules")]
 mod credentials;
 #[cfg(feature = "rules")]
 pub mod gate;
@@ -154,8 +152,6 @@ pub use adaptive::{AdaptiveBounds, AdaptiveLimit, Ended};
 pub use attributes::{AttributeError, Attributes, MAX_ATTRIBUTES, MAX_NAME, MAX_VALUE};
 pub use clock::TokioClock;
 #[cfg(feature = "rules")]
-pub use costs::{CostUnit, Costs, CostsError, MAX_COST, MAX_UNITS};
-#[cfg(feature = "rules")]
 #[doc(hidden)]
 pub use credentials::credentials_in;
 #[cfg(feature = "rules")]
@@ -175,9 +171,10 @@ pub use reason::Reason;
 pub use value::AttributeValue;
 
 pub use tidegate_core::{
-    Algorithm, Anchor, Clock, Limit, LimitError, ManualClock, MemoryStats, MemoryStore, Micros,
-    Outcome, PermitId, Rate, RemoteStore, ReservationId, Retry, Store, StoreError, SystemClock,
-    Timestamp, Window, WorstCase, headers, limit, memory, store,
+    Algorithm, Anchor, Clock, CostUnit, Costs, CostsError, Limit, LimitError, MAX_COST, MAX_UNITS,
+    ManualClock, MemoryStats, MemoryStore, Micros, Outcome, PermitId, Rate, RemoteStore,
+    ReservationId, Retry, Store, StoreError, SystemClock, Timestamp, Window, WorstCase, headers,
+    limit, memory, store,
 };
 
 #[cfg(doctest)]

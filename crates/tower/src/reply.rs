@@ -437,7 +437,7 @@ fn model_detail(decision: &Decision) -> String {
         return detail(decision);
     };
     let (name, unit) = (headline.name(), unit_of(Some(&headline)));
-    let (asked, outcome) = (headline.cost, headline.outcome);
+    let (asked, outcome) = (headline.cost(), headline.outcome);
     match headline.reason {
         Some(Reason::OverLimit) | None => {
             let remaining = outcome.remaining;

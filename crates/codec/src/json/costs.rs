@@ -91,7 +91,7 @@ mod tests {
             ("",                                                    "1"),
             (r#", "cost": 7"#,                                      "7"),
             (r#", "costs": {}"#,                                    "{}"),
-            (r#", "costs": {"tokens": 60, "input_tokens": 2e1}"#,   "{tokens: 60, input_tokens: 20}"),
+            (r#", "costs": {"tokens": 60, "input_tokens": 2e1}"#,   "{input_tokens: 20, tokens: 60}"),
             (r#", "costs": {"\u0061": 9007199254740991}"#,          "{a: 9007199254740991}"),
         ];
         for (members, expected) in table {

@@ -14,6 +14,7 @@ pub use parse::{parse, parse_part};
 /// For the fuzzers, which compare it with the complete parser.
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
-pub fn read_plain(body: &[u8]) -> Option<(tidegate::Attributes<'_>, u64)> {
-    plain::read(body)
+pub fn read_plain(body: &[u8]) -> Option<tidegate::Attributes<'_>> {
+    let mut attributes = tidegate::Attributes::new();
+    plain::read(body, &mut attributes).map(|()| attributes)
 }

@@ -6,13 +6,18 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
-use tidegate::{AttributeError, Attributes, MAX_ATTRIBUTES, Timestamp};
+use tidegate::{AttributeError, Attributes, MAX_ATTRIBUTES, Micros, Timestamp};
 
 use super::costs::{JsonCosts, cost, costs_of};
 use super::plain;
 use crate::CodecError;
 
-/// The body of `POST /v1/check`.
+/// How long a reservation lasts if its caller does not say.
+pub(crate) const DEFAULT_TTL: Micros = Micros::from_seconds(300);
+/// The longest that a reservation may last, and the longest from one extension to the next.
+const LONGEST_TTL: Micros = Micros::DAY;
+
+/// The body of `POST /v1/check`, and with `ttl` that of `POST /v1/reserve`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "'b: 'de"))]
 pub struct CheckRequest<'b> {
@@ -22,6 +27,8 @@ pub struct CheckRequest<'b> {
     cost: Option<u64>,
     #[serde(default, deserialize_with = "given")]
     costs: Option<JsonCosts>,
+    #[serde(default, borrow, deserialize_with = "given")]
+    ttl: Option<&'b RawValue>,
     #[serde(default, borrow)]
     timestamp: Option<&'b RawValue>,
 }
@@ -60,27 +67,68 @@ pub(super) fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
 impl<'b> CheckRequest<'b> {
     /// Parses a body.
     pub fn parse(body: &'b [u8]) -> Result<Self, CodecError> {
-        match plain::read(body) {
-            Some((attributes, cost)) => Ok(Self {
-                attributes: JsonAttributes(attributes),
-                cost: Some(cost),
-                costs: None,
-                timestamp: None,
-            }),
+        let mut plain = Self {
+            attributes: JsonAttributes(Attributes::new()),
+            cost: None,
+            costs: None,
+            ttl: None,
+            timestamp: None,
+        };
+        match plain::read(body, &mut plain.attributes.0) {
+            Some(()) => Ok(plain),
             None => super::parse(body),
         }
     }
 
     /// The attributes of the request.
     pub fn attributes(mut self, trust_timestamps: bool) -> Result<Attributes<'b>, CodecError> {
-        // In place, because attributes are large to move.
-        let attributes = &mut self.attributes.0;
-        attributes.set_cost(costs_of(self.cost, self.costs)?);
-        if let Some(at) = time(self.timestamp, trust_timestamps)? {
-            return Ok(self.attributes.0.at(at));
+        if self.ttl.is_some() {
+            return Err(CodecError::invalid(
+                "`ttl` goes with `POST /v1/reserve`; leave it out",
+            ));
         }
+        self.complete(trust_timestamps)?;
         Ok(self.attributes.0)
     }
+
+    /// The request, with its estimate, and how long the reservation lasts.
+    pub fn reservation(
+        mut self,
+        trust_timestamps: bool,
+    ) -> Result<(Attributes<'b>, Micros), CodecError> {
+        let ttl = self.ttl.map_or(Ok(DEFAULT_TTL), read_ttl)?;
+        self.complete(trust_timestamps)?;
+        if self.attributes.0.costs().is_zero() {
+            return Err(CodecError::invalid(
+                "a reservation needs a cost above 0; to ask without taking, use `POST /v1/check`",
+            ));
+        }
+        Ok((self.attributes.0, ttl))
+    }
+
+    /// Adds to the attributes what else the body says of the request. A plain body has said it already.
+    #[inline]
+    fn complete(&mut self, trust_timestamps: bool) -> Result<(), CodecError> {
+        if self.cost.is_some() || self.costs.is_some() {
+            let costs = costs_of(self.cost, self.costs.take())?;
+            self.attributes.0.set_cost(costs);
+        }
+        if let Some(at) = time(self.timestamp, trust_timestamps)? {
+            self.attributes.0.set_time(at);
+        }
+        Ok(())
+    }
+}
+
+/// Seconds, to the microsecond.
+pub(super) fn read_ttl(given: &RawValue) -> Result<Micros, CodecError> {
+    let span = read_timestamp(given.get()).map(|end| end.since(Timestamp::EPOCH));
+    checked_ttl(span).ok_or_else(|| CodecError::invalid("`ttl` must be 1 to 86400 seconds"))
+}
+
+/// A time to live that a reservation may have.
+pub(crate) fn checked_ttl(span: Option<Micros>) -> Option<Micros> {
+    span.filter(|span| (Micros::SECOND..=LONGEST_TTL).contains(span))
 }
 
 /// The time that a caller gives, if it may.
@@ -245,6 +293,43 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn a_reservation_is_a_check_with_a_time_to_live() {
+        let read = |body: &str| {
+            let request = CheckRequest::parse(body.as_bytes()).unwrap();
+            let (attributes, ttl) = request
+                .reservation(false)
+                .map_err(|error| error.to_string())?;
+            Ok::<_, String>((attributes.costs().to_string(), ttl.get() / 1_000_000))
+        };
+        let body = |members: &str| format!(r#"{{"attributes": {{"a": "1"}}{members}}}"#);
+        #[rustfmt::skip]
+        let table = [
+            ("",                                            "1",         300),
+            (r#", "cost": 7"#,                              "7",         300),
+            (r#", "costs": {"tokens": 60}, "ttl": 10"#,     "tokens=60", 10),
+        ];
+        for (members, costs, ttl) in table {
+            assert_eq!(
+                read(&body(members)),
+                Ok((costs.to_owned(), ttl)),
+                "{members}"
+            );
+        }
+        for (members, expected) in [
+            (r#", "cost": 0"#, "a cost above 0"),
+            (r#", "costs": {"tokens": 0}"#, "a cost above 0"),
+            (r#", "ttl": 0.5"#, "1 to 86400 seconds"),
+        ] {
+            let error = read(&body(members)).unwrap_err();
+            assert!(error.contains(expected), "{members}: {error}");
+        }
+        let with_ttl = body(r#", "ttl": 10"#);
+        let check = CheckRequest::parse(with_ttl.as_bytes()).unwrap();
+        let error = check.attributes(false).unwrap_err().to_string();
+        assert!(error.contains("`ttl` goes with"), "{error}");
     }
 
     #[test]

@@ -1,53 +1,14 @@
-//! Reservations: the bodies of `POST /v1/reserve` and of the calls about one reservation, and their answers.
+//! Reservations: the bodies of calls about one reservation, and the answers. `question.rs` reads `POST /v1/reserve`.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tidegate::gate::{ReservationRecord, ReservedDecision, SettledLimit, Settlement};
-use tidegate::{Attributes, Costs, Micros, ReservationId, Timestamp};
+use tidegate::{Costs, Micros, ReservationId, Timestamp};
 
 use super::answer::{self, integer, text};
 use super::costs::{JsonCosts, cost, costs_of};
-use super::question::{JsonAttributes, given, read_timestamp, time};
+use super::question::{given, read_ttl, time};
 use crate::{CodecError, write_seconds};
-
-/// How long a reservation lasts if its caller does not say.
-pub const DEFAULT_TTL: Micros = Micros::from_seconds(300);
-/// The longest that a reservation may last, and the longest from one extension to the next.
-pub const LONGEST_TTL: Micros = Micros::DAY;
-
-/// The body of `POST /v1/reserve`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, bound(deserialize = "'b: 'de"))]
-pub struct ReserveBody<'b> {
-    #[serde(borrow)]
-    attributes: JsonAttributes<'b>,
-    #[serde(default, deserialize_with = "cost")]
-    cost: Option<u64>,
-    #[serde(default, deserialize_with = "given")]
-    costs: Option<JsonCosts>,
-    #[serde(default, borrow, deserialize_with = "given")]
-    ttl: Option<&'b RawValue>,
-    #[serde(default, borrow)]
-    timestamp: Option<&'b RawValue>,
-}
-
-impl<'b> ReserveBody<'b> {
-    /// The request, with its estimate, and how long the reservation lasts.
-    pub fn read(self, trust_timestamps: bool) -> Result<(Attributes<'b>, Micros), CodecError> {
-        let costs = costs_of(self.cost, self.costs)?;
-        if costs.is_zero() {
-            return Err(CodecError::invalid(
-                "a reservation needs a cost above 0; to ask without taking, use `POST /v1/check`",
-            ));
-        }
-        let attributes = self.attributes.0.with_cost(costs);
-        let attributes = match time(self.timestamp, trust_timestamps)? {
-            Some(at) => attributes.at(at),
-            None => attributes,
-        };
-        Ok((attributes, self.ttl.map_or(Ok(DEFAULT_TTL), ttl)?))
-    }
-}
 
 /// The body of `POST /v1/reservations/{id}/settle`.
 #[derive(Deserialize)]
@@ -87,7 +48,7 @@ pub struct ExtendBody<'b> {
 impl ExtendBody<'_> {
     /// How long the reservation lasts from now on, and the time of now, if the caller may say so.
     pub fn read(self, trust_timestamps: bool) -> Result<(Micros, Option<Timestamp>), CodecError> {
-        Ok((ttl(self.ttl)?, time(self.timestamp, trust_timestamps)?))
+        Ok((read_ttl(self.ttl)?, time(self.timestamp, trust_timestamps)?))
     }
 }
 
@@ -104,17 +65,6 @@ impl CancelBody<'_> {
     pub fn read(self, trust_timestamps: bool) -> Result<Option<Timestamp>, CodecError> {
         time(self.timestamp, trust_timestamps)
     }
-}
-
-/// Seconds, to the microsecond.
-fn ttl(given: &RawValue) -> Result<Micros, CodecError> {
-    let span = read_timestamp(given.get()).map(|end| end.since(Timestamp::EPOCH));
-    checked_ttl(span).ok_or_else(|| CodecError::invalid("`ttl` must be 1 to 86400 seconds"))
-}
-
-/// A time to live that a reservation may have.
-pub(crate) fn checked_ttl(span: Option<Micros>) -> Option<Micros> {
-    span.filter(|span| (Micros::SECOND..=LONGEST_TTL).contains(span))
 }
 
 /// Writes the answer to a reserve: the decision, with the reservation that was made.

@@ -8,7 +8,7 @@ use super::check;
 use super::replies::Replies;
 use crate::CodecError;
 use crate::json::question::read_timestamp;
-use crate::json::reservation::{DEFAULT_TTL, checked_ttl};
+use crate::json::question::{DEFAULT_TTL, checked_ttl};
 
 /// A command about a reservation or a lease.
 #[derive(Debug)]

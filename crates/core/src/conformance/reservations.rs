@@ -1,15 +1,17 @@
 //! Stored reservations: every store answers as the one in memory does, which tests of its own compare with a model.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{
-    Charge, ExtendAnswer, Limit, MadeReservation, ManualClock, MemoryStore, Micros, Request,
-    ReservationCost, ReservationId, ReserveRequest, Reserved, ReservedCharge, Scope, SettleAnswer,
+    Charge, CostUnit, Costs, ExtendAnswer, Limit, MadeReservation, ManualClock, MemoryStore,
+    Micros, Request, ReservationId, ReserveRequest, Reserved, ReservedCharge, Scope, SettleAnswer,
     SettleRequest, Store, StoredReservation, Timestamp,
 };
 
 use super::{Random, START, limits_of};
 
+static TOKENS: LazyLock<CostUnit> = LazyLock::new(|| CostUnit::new("tokens").unwrap());
 /// The ids of the suite differ.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 /// How long the reservations of this suite last.
@@ -24,7 +26,7 @@ fn reserved<'a>(scope: &'a Scope, limits: &'a [Limit], cost: u64) -> Vec<Reserve
             key: "key",
             cost,
         },
-        unit: "tokens",
+        unit: &TOKENS,
         unit_cost: 1,
         label: "a label\nof two lines",
     };
@@ -37,7 +39,7 @@ async fn reserve(
     cost: u64,
     at: Timestamp,
 ) -> (bool, Option<MadeReservation>) {
-    let estimate = ReservationCost::by_unit([("tokens", cost)]);
+    let estimate = Costs::by_unit([("tokens", cost)]).unwrap();
     let request = ReserveRequest {
         id: ReservationId::from_u128(u128::from(NEXT.fetch_add(1, Ordering::Relaxed)) << 16 | 7),
         groups,
@@ -80,7 +82,7 @@ pub async fn settles_reservations(store: &Store) {
         assert_eq!(made.expires_at, at + TTL, "{name}");
         let (is_allowed, none) = reserve(store, &[&part], 60, at).await;
         assert_eq!((is_allowed, none), (false, None), "{name}: 60 are held");
-        let costs = |cost| ReservationCost::by_unit([("tokens", cost)]);
+        let costs = |cost| Costs::by_unit([("tokens", cost)]).unwrap();
         let settle = async |id, cost: u64| {
             let actual = costs(cost);
             let request = SettleRequest {
@@ -104,13 +106,13 @@ pub async fn settles_reservations(store: &Store) {
             assert_eq!((part.reserved, part.settled), (60, 25), "{name}");
             assert_eq!(part.adjusted.given_back, 35, "{name}");
             assert_eq!(&*part.label, "a label\nof two lines", "{name}");
-            assert_eq!((&*part.unit, part.limit), ("tokens", 100), "{name}");
+            assert_eq!((part.unit.as_str(), part.limit), ("tokens", 100), "{name}");
         }
         assert_eq!(settle(made.id, 26).await, SettleAnswer::OtherCost, "{name}");
         assert_eq!(remaining(store, &scope, limit, at).await, 75, "{name}");
         let extended = store.extend_reservation(made.id, TTL, Some(at)).await;
         assert_eq!(extended.unwrap(), ExtendAnswer::Settled, "{name}");
-        let other = ReservationCost::One(25);
+        let other = Costs::from(25);
         let kind = SettleRequest {
             id: made.id,
             actual: Some(&other),
@@ -149,7 +151,7 @@ pub async fn voids_reservations_by_a_reset(store: &Store) {
         let (_, since) = reserve(store, &[&part], 60, later).await;
         for cost in [0, 100] {
             let id = made.unwrap().id;
-            let actual = ReservationCost::by_unit([("tokens", cost)]);
+            let actual = Costs::by_unit([("tokens", cost)]).unwrap();
             let request = SettleRequest {
                 id,
                 actual: Some(&actual),
@@ -191,7 +193,7 @@ pub async fn reservations_agree_with_memory(store: &Store, seed: u64, steps: usi
     let shadow = Scope::new("reserves-shadow").giving_back();
     let limits = limits_of(20);
     let keys = ["one", "two", "three"];
-    let units = ["requests", "tokens"];
+    let units = [CostUnit::REQUESTS, TOKENS.clone()];
     let (mut random, mut now) = (Random(seed | 1), START);
     let mut open: Vec<Both> = Vec::new();
     for step in 0..steps {
@@ -205,7 +207,7 @@ pub async fn reservations_agree_with_memory(store: &Store, seed: u64, steps: usi
                     key: random.one_of::<&str>(&keys),
                     cost: random.below(6),
                 },
-                unit: random.one_of::<&str>(&units),
+                unit: random.one_of(&units),
                 unit_cost: 1 + random.below(2),
                 label: "label",
             });
@@ -217,8 +219,8 @@ pub async fn reservations_agree_with_memory(store: &Store, seed: u64, steps: usi
         match random.below(12) {
             0..5 => {
                 let estimate = match random.below(2) {
-                    0 => ReservationCost::One(3),
-                    _ => ReservationCost::by_unit([("tokens", 3)]),
+                    0 => Costs::from(3),
+                    _ => Costs::by_unit([("tokens", 3)]).unwrap(),
                 };
                 let request = ReserveRequest {
                     id: ReservationId::from_u128(u128::from(random.next()) << 40 | 1),
@@ -249,8 +251,8 @@ pub async fn reservations_agree_with_memory(store: &Store, seed: u64, steps: usi
                 let cost = random.below(9);
                 let actual = match random.below(3) {
                     0 => None,
-                    1 => Some(ReservationCost::One(cost)),
-                    _ => Some(ReservationCost::by_unit([("tokens", cost)])),
+                    1 => Some(Costs::from(cost)),
+                    _ => Some(Costs::by_unit([("tokens", cost)]).unwrap()),
                 };
                 // Without a time, only the record itself knows when it ends.
                 let is_open = !both.is_settled && now < both.there.expires_at;

@@ -46,7 +46,7 @@ use lock::Guard;
 use reservation_book::ReservationBook;
 use slot::KeyHash;
 use stripe::Stripe;
-use stripes::Stripes;
+use stripes::{LATEST, Stripes};
 
 /// How many keys a store holds by default: ten million, in about 450 MB.
 pub const DEFAULT_MAX_KEYS: usize = 10_000_000;
@@ -238,7 +238,7 @@ impl MemoryStore {
     fn time(&self, at: Option<Timestamp>) -> Timestamp {
         let now = self.stripes.time(at);
         if self.reservations.is_due(at.is_some(), now) {
-            self.end_due(at.is_some(), now);
+            return self.end_due(at.is_some(), now.min(LATEST));
         }
         now
     }

@@ -7,11 +7,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::slot::KeyHash;
+use super::stripes::LATEST;
+use crate::costs::{CostUnit, Costs};
 use crate::limit::Limit;
-use crate::reservation::{Adjusted, ReservationCost, ReservationId};
+use crate::reservation::{Adjusted, ReservationId};
 use crate::time::{Micros, Timestamp};
 
-/// How many limits and units are looked through for one that is the same.
+/// When the next one is due if there is none. Not later than any time at which something is decided, so that one
+/// comparison finds that nothing is due and that the time is not too late.
+const NEVER: u64 = LATEST.as_micros();
+/// How many limits are looked through for one that is the same.
 const SHARED: usize = 64;
 
 /// Every reservation that is open, or was settled a short time ago. Locked before stripes, never after.
@@ -31,7 +36,6 @@ pub(super) struct BookedReservations {
     /// By the store's clock, and by the times that requests bring.
     queues: [EndQueue; 2],
     limits: Vec<Arc<Limit>>,
-    units: Vec<Arc<str>>,
 }
 
 /// When reservations end.
@@ -50,9 +54,9 @@ pub(super) struct BookedReservation {
     pub(super) expires_at: Timestamp,
     /// Whether its time was supplied, so that the store's clock says nothing about it.
     pub(super) is_supplied: bool,
-    pub(super) estimate: ReservationCost,
+    pub(super) estimate: Costs,
     /// What it cost and until when that is remembered, once it is settled.
-    pub(super) settled: Option<(ReservationCost, Timestamp)>,
+    pub(super) settled: Option<(Costs, Timestamp)>,
     pub(super) parts: Box<[BookedPart]>,
 }
 
@@ -66,7 +70,7 @@ pub(super) struct BookedPart {
     pub(super) delay: Micros,
     /// Whether it is given back if it is never settled.
     pub(super) gives_back: bool,
-    pub(super) unit: Arc<str>,
+    pub(super) unit: CostUnit,
     pub(super) unit_cost: u64,
     pub(super) label: Box<str>,
     /// What it cost, and what was done for that.
@@ -89,10 +93,7 @@ impl BookedReservation {
 
     /// The memory that it takes, about.
     pub(super) fn bytes(&self) -> usize {
-        let units = |cost: &ReservationCost| match cost {
-            ReservationCost::One(_) => 0,
-            ReservationCost::ByUnit(costs) => costs.len() * 48,
-        };
+        let units = |costs: &Costs| size_of_val(costs.units());
         let labels = self.parts.iter().map(|part| part.label.len() + 16);
         let settled = self.settled.as_ref().map_or(0, |(cost, _)| units(cost));
         // The entry in the map with its free neighbours, and that in a queue.
@@ -109,14 +110,14 @@ impl ReservationBook {
     pub(super) fn new(max: usize) -> Self {
         Self {
             kept: Mutex::default(),
-            due: [u64::MAX, u64::MAX].map(AtomicU64::new),
+            due: [NEVER, NEVER].map(AtomicU64::new),
             open: AtomicUsize::new(0),
             expired: AtomicU64::new(0),
             max,
         }
     }
 
-    /// Whether a reservation has ended that changes a counter.
+    /// Whether a reservation may have ended that changes a counter, or the time is [`LATEST`] or later.
     #[inline]
     pub(super) fn is_due(&self, is_supplied: bool, now: Timestamp) -> bool {
         now.as_micros() >= self.due[usize::from(is_supplied)].load(Ordering::Relaxed)
@@ -125,7 +126,7 @@ impl ReservationBook {
     /// Whether a reservation is open that changes a counter when it ends.
     #[inline]
     pub(super) fn has_urgent(&self, is_supplied: bool) -> bool {
-        self.due[usize::from(is_supplied)].load(Ordering::Relaxed) != u64::MAX
+        self.due[usize::from(is_supplied)].load(Ordering::Relaxed) != NEVER
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, BookedReservations> {
@@ -167,7 +168,7 @@ impl ReservationBook {
     pub(super) fn note_due(&self, kept: &BookedReservations) {
         for (due, queue) in self.due.iter().zip(&kept.queues) {
             let next = queue.urgent.first();
-            let next = next.map_or(u64::MAX, |(at, _)| at.as_micros());
+            let next = next.map_or(NEVER, |(at, _)| at.as_micros().min(NEVER - 1));
             if due.load(Ordering::Relaxed) != next {
                 due.store(next, Ordering::Relaxed);
             }
@@ -216,16 +217,15 @@ impl BookedReservations {
 
     /// The limit, in memory that equal ones share.
     pub(super) fn limit(&mut self, limit: &Limit) -> Arc<Limit> {
-        shared(
-            &mut self.limits,
-            |known| **known == *limit,
-            || Arc::new(limit.clone()),
-        )
-    }
-
-    /// The unit, in memory that equal ones share.
-    pub(super) fn unit(&mut self, unit: &str) -> Arc<str> {
-        shared(&mut self.units, |known| **known == *unit, || unit.into())
+        if let Some(same) = self.limits.iter().find(|known| ***known == *limit) {
+            return Arc::clone(same);
+        }
+        if self.limits.len() >= SHARED {
+            self.limits.clear();
+        }
+        let new = Arc::new(limit.clone());
+        self.limits.push(Arc::clone(&new));
+        new
     }
 
     fn queue_of(
@@ -239,21 +239,4 @@ impl BookedReservations {
             &mut queue.others
         }
     }
-}
-
-/// One of the known values that is the same, or a new one.
-fn shared<T: Clone>(
-    known: &mut Vec<T>,
-    is_same: impl Fn(&T) -> bool,
-    new: impl FnOnce() -> T,
-) -> T {
-    if let Some(same) = known.iter().find(|one| is_same(one)) {
-        return same.clone();
-    }
-    if known.len() >= SHARED {
-        known.clear();
-    }
-    let new = new();
-    known.push(new.clone());
-    new
 }

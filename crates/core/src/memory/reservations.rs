@@ -130,7 +130,7 @@ impl MemoryStore {
             charged_at: outcome.at,
             delay: outcome.delay,
             gives_back: charge.scope.gives_back(),
-            unit: kept.unit(reserved.unit),
+            unit: reserved.unit.clone(),
             unit_cost: reserved.unit_cost,
             label: reserved.label.into(),
             settled: charge.cost,
@@ -147,10 +147,9 @@ impl MemoryStore {
             return SettleAnswer::Unknown;
         };
         let (estimate, actual) = (&booked.estimate, request.actual);
-        if actual.is_some_and(|actual| !actual.is_like(estimate)) {
+        let Some(cost) = estimate.replaced_by(actual) else {
             return SettleAnswer::OtherKind;
-        }
-        let cost = estimate.replaced_by(actual);
+        };
         let cost_of =
             |part: &BookedPart| cost_of_part((&part.unit, part.unit_cost), part.cost, actual);
         if let Some((settled, _)) = &booked.settled {
@@ -258,15 +257,16 @@ impl MemoryStore {
         kept.get(id)
     }
 
-    /// Ends the reservations that change a counter and have ended until `now`.
+    /// Ends the reservations that change a counter and have ended until `now`, which it returns.
     #[cold]
-    pub(super) fn end_due(&self, is_supplied: bool, now: Timestamp) {
+    pub(super) fn end_due(&self, is_supplied: bool, now: Timestamp) -> Timestamp {
         let mut kept = self.reservations.lock();
         while let Some((id, booked)) = kept.pop_ended(is_supplied, now, true) {
             self.uncount(&booked);
             self.end(id, &booked);
         }
         self.reservations.note_due(&kept);
+        now
     }
 
     /// Removes some reservations that have ended until `now`.
@@ -374,7 +374,7 @@ fn own_time(booked: &BookedReservation) -> Option<Timestamp> {
 fn stored(id: ReservationId, booked: &BookedReservation) -> StoredReservation {
     let part = |part: &BookedPart| ReservationPart {
         label: part.label.clone(),
-        unit: Box::from(&*part.unit),
+        unit: part.unit.clone(),
         limit: part.limit.capacity(),
         reserved: part.cost,
         settled: part.settled,

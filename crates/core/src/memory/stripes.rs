@@ -28,7 +28,8 @@ const MAX_STRIPES: usize = 1 << 16;
 /// Threads that read the same clock at the same time get values that differ by less than this.
 const THREADS_DIFFER: Micros = Micros::from_millis(10);
 /// The latest time at which anything is decided: every window that starts then has an end.
-const LATEST: Timestamp = Timestamp::from_micros(Timestamp::MAX.as_micros() - 2 * MAX_WINDOW.get());
+pub(super) const LATEST: Timestamp =
+    Timestamp::from_micros(Timestamp::MAX.as_micros() - 2 * MAX_WINDOW.get());
 /// One of this many charges on a stripe sweeps a few slots of some stripe.
 const CHARGES_PER_SWEEP: u32 = 256;
 /// The number of slots that it sweeps.
@@ -113,14 +114,14 @@ impl Stripes {
         self.shared.0.idle_at(self.clock.now())
     }
 
-    /// The time that was given, or the clock's.
+    /// The time that was given, or the clock's. It may be after [`LATEST`].
     #[inline]
     pub(super) fn time(&self, given: Option<Timestamp>) -> Timestamp {
         if let Some(now) = given {
             self.shared.0.stop_expiring();
-            return now.min(LATEST);
+            return now;
         }
-        self.clock.now().min(LATEST)
+        self.clock.now()
     }
 
     /// The stripe of a key.

@@ -3,18 +3,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may")]
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex};
 
 use tidegate_core::conformance::{ModelState, limits_of};
 use tidegate_core::{
-    Adjusted, Charge, Clock, ExtendAnswer, Limit, ManualClock, MemoryStore, Micros, PermitId,
-    Request, ReservationCost, ReservationId, ReserveRequest, Reserved, ReservedCharge, Scope,
+    Adjusted, Charge, Clock, CostUnit, Costs, ExtendAnswer, Limit, ManualClock, MemoryStore,
+    Micros, PermitId, Request, ReservationId, ReserveRequest, Reserved, ReservedCharge, Scope,
     SettleAnswer, SettleRequest, Timestamp,
 };
 
 const START: Timestamp = Timestamp::from_seconds(1_794_700_800);
 const DAY: Micros = Micros::DAY;
+static TOKENS: LazyLock<CostUnit> = LazyLock::new(|| CostUnit::new("tokens").unwrap());
 
 /// xorshift64*.
 #[derive(Clone)]
@@ -122,14 +123,14 @@ impl Play {
         let ttl = Micros::from_seconds(1 + self.random.below(3_000));
         let part = [ReservedCharge {
             charge: self.charge(limit, cost),
-            unit: "tokens",
+            unit: &TOKENS,
             unit_cost: 1,
             label: "",
         }];
         let answer = self.store.reserve(&ReserveRequest {
             id,
             groups: &[&part],
-            estimate: &ReservationCost::One(cost),
+            estimate: &Costs::from(cost),
             ttl,
             at: None,
         });
@@ -164,7 +165,7 @@ impl Play {
         let index = usize::try_from(self.random.below(count)).unwrap();
         let actual = self.random.below(16);
         let one = &mut self.model.reservations[index];
-        let cost = ReservationCost::One(actual);
+        let cost = Costs::from(actual);
         let answer = self.store.settle_reservation(&SettleRequest {
             id: one.id,
             actual: Some(&cost).filter(|_| actual > 0),
@@ -328,7 +329,7 @@ fn a_reservation_takes_about_150_bytes_and_100_for_each_counter() {
             key: "key",
             cost: 1,
         },
-        unit: "tokens",
+        unit: &TOKENS,
         unit_cost: 1,
         label: "tokens-per-key\nenforce\n0123456789ab",
     };
@@ -337,7 +338,7 @@ fn a_reservation_takes_about_150_bytes_and_100_for_each_counter() {
         let reserved = store.reserve(&ReserveRequest {
             id: ReservationId::from_u128(id),
             groups: &[&parts],
-            estimate: &ReservationCost::One(1),
+            estimate: &Costs::from(1),
             ttl: Micros::MINUTE,
             at: None,
         });
@@ -360,13 +361,13 @@ fn a_snapshot_has_the_charge_of_each_open_reservation_and_not_its_settlement() {
         cost,
     };
     let (ids, settled) = (Mutex::new(Vec::new()), AtomicU64::new(0));
-    let estimate = ReservationCost::One(7);
+    let estimate = Costs::from(7);
     let worker = || {
         for _ in 0..2_000 {
             let id = ReservationId::random();
             let part = [ReservedCharge {
                 charge: charge(7),
-                unit: "tokens",
+                unit: &TOKENS,
                 unit_cost: 1,
                 label: "",
             }];
@@ -378,7 +379,7 @@ fn a_snapshot_has_the_charge_of_each_open_reservation_and_not_its_settlement() {
                 ttl: Micros::HOUR,
                 at: None,
             });
-            let actual = ReservationCost::One(2);
+            let actual = Costs::from(2);
             store.settle_reservation(&SettleRequest {
                 id,
                 actual: Some(&actual),

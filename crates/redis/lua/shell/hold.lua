@@ -5,7 +5,7 @@
 
 local hold = {}
 
-local parts, held = module('hold_parts'), module('held')
+local ops, parts, held = module('ops'), module('hold_parts'), module('held')
 
 -- More than any limit can grant.
 local MOST = 1125899906842624
@@ -16,31 +16,6 @@ local UNKNOWN, OTHER_KIND, OTHER_COST, SETTLED, REPEATED = 0, 1, 2, 3, 4
 local A_MINUTE = 60000000
 -- How much longer than the reservation the records in other slots are kept, so that settling can be repeated.
 local LONGER = 120000000
-
--- Charges the tasks of one group, all or none. Whether it did.
-local function charge_group(step, group, outcomes)
-  local allowed = true
-  for index, task in ipairs(step.tasks) do
-    if task.group == group and not task.taken_at then
-      outcomes[index] = task.form.ask(task, task.cost, step.now)
-      allowed = allowed and outcomes[index][ALLOWED] == 1
-    end
-  end
-  for index, task in ipairs(step.tasks) do
-    if task.group == group and not task.taken_at then
-      if allowed then
-        if task.first == index then
-          outcomes[index] = task.form.take(task, step)
-        end
-      elseif outcomes[index][ALLOWED] == 1 then
-        over(outcomes[index], task.form.ask(task, 0, step.now))
-      else
-        outcomes[index] = task.form.take(task, step)
-      end
-    end
-  end
-  return allowed
-end
 
 -- Charges each group, and writes the record of those that are allowed if the first is. Arguments: the time to live,
 -- the estimate, the records in other slots, how many groups there are, whether this is one of the others, and whether
@@ -59,7 +34,7 @@ function hold.reserve(step)
   end
   local outcomes, is_allowed, is_made = {}, {}, true
   for group = 1, groups do
-    is_allowed[group] = charge_group(step, group, outcomes)
+    is_allowed[group] = ops.charge_tasks(step, group, outcomes)
     if group == 1 and not is_allowed[1] then
       is_made, step.lease = false, ''
     end

@@ -14,24 +14,36 @@ local function flat(outcomes)
 end
 ops.flat = flat
 
-local function charge_all(step)
-  local tasks, outcomes, allowed = step.tasks, {}, true
-  for index, task in ipairs(tasks) do
-    outcomes[index] = task.form.ask(task, task.cost, step.now)
-    allowed = allowed and outcomes[index][ALLOWED] == 1
-  end
-  for index, task in ipairs(tasks) do
-    if allowed then
-      -- The state of a merged charge is taken once, and answers for all of its parts.
-      if task.first == index then
-        outcomes[index] = task.form.take(task, step)
-      end
-    elseif outcomes[index][ALLOWED] == 1 then
-      over(outcomes[index], task.form.ask(task, 0, step.now))
-    else
-      outcomes[index] = task.form.take(task, step)
+-- Charges all tasks or none, or those of a group that are not charged yet. Adds their outcomes; whether it did.
+local function charge_tasks(step, group, outcomes)
+  local allowed = true
+  for index, task in ipairs(step.tasks) do
+    if not group or task.group == group and not task.taken_at then
+      outcomes[index] = task.form.ask(task, task.cost, step.now)
+      allowed = allowed and outcomes[index][ALLOWED] == 1
     end
   end
+  for index, task in ipairs(step.tasks) do
+    if not group or task.group == group and not task.taken_at then
+      if allowed then
+        -- The state of a merged charge is taken once, and answers for all of its parts.
+        if task.first == index then
+          outcomes[index] = task.form.take(task, step)
+        end
+      elseif outcomes[index][ALLOWED] == 1 then
+        over(outcomes[index], task.form.ask(task, 0, step.now))
+      else
+        outcomes[index] = task.form.take(task, step)
+      end
+    end
+  end
+  return allowed
+end
+ops.charge_tasks = charge_tasks
+
+local function charge_all(step)
+  local outcomes = {}
+  local allowed = charge_tasks(step, nil, outcomes)
   if step.register and allowed then
     module('register').write(step, outcomes)
   end

@@ -368,7 +368,7 @@ impl<'r> HoldPlan<'r> {
                 group: if is_one_group { 1 } else { *group + 1 },
                 index: before + *index,
                 cost: reserved.charge.cost,
-                unit: reserved.unit.to_owned(),
+                unit: reserved.unit.clone(),
                 unit_cost: reserved.unit_cost,
                 label: reserved.label.to_owned(),
                 taken: known.map(|outcome| (outcome.at, outcome.delay)),

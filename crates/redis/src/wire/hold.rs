@@ -3,7 +3,7 @@
 use redis::{Cmd, Value};
 use tidegate_core::reservation::LONGEST_RESERVATION;
 use tidegate_core::{
-    Adjusted, Micros, Outcomes, ReservationCost, ReservationId, ReservationPart, StoredReservation,
+    Adjusted, CostUnit, Costs, Micros, Outcomes, ReservationId, ReservationPart, StoredReservation,
     Timestamp,
 };
 
@@ -21,7 +21,7 @@ pub(crate) struct HoldPart {
     /// The index of the charge in the reservation, over all records.
     pub(crate) index: usize,
     pub(crate) cost: u64,
-    pub(crate) unit: String,
+    pub(crate) unit: CostUnit,
     pub(crate) unit_cost: u64,
     pub(crate) label: String,
     /// When it was charged, with its delay, if that is done already.
@@ -33,7 +33,7 @@ pub(crate) struct HoldPart {
 pub(crate) struct HoldTerms<'a> {
     pub(crate) id: ReservationId,
     pub(crate) ttl: Micros,
-    pub(crate) estimate: &'a ReservationCost,
+    pub(crate) estimate: &'a Costs,
     /// How many groups there are.
     pub(crate) groups: usize,
     /// The records of the same reservation in other slots.
@@ -98,7 +98,7 @@ impl HoldPart {
             .arg(self.group)
             .arg(self.index)
             .arg(self.cost)
-            .arg(&self.unit)
+            .arg(self.unit.as_str())
             .arg(self.unit_cost)
             .arg(joined(limit))
             .arg(&self.label);
@@ -151,7 +151,7 @@ impl LuaStep {
     pub(crate) fn settle_hold(
         hold: &str,
         id: ReservationId,
-        actual: Option<&ReservationCost>,
+        actual: Option<&Costs>,
         at: Option<Timestamp>,
     ) -> Self {
         let args = match actual {
@@ -255,7 +255,7 @@ impl LuaStep {
         if !left.is_empty() {
             return Err(BadReply);
         }
-        let cost = |text: &str| text.parse::<ReservationCost>().map_err(|_| BadReply);
+        let cost = |text: &str| text.parse::<Costs>().map_err(|_| BadReply);
         let parts = parts.iter().map(|[part, result]| read_part(part, result));
         let id = self.id.ok_or(BadReply)?;
         Ok(HoldAnswer::Record {
@@ -286,7 +286,7 @@ fn read_part(text: &str, result: &str) -> Result<KeptPart, BadReply> {
     let (unit, limit, counter, label) = (word()?, word()?, word()?, word()?);
     let mut part = ReservationPart {
         label: label.into(),
-        unit: unit.into(),
+        unit: CostUnit::new(unit).map_err(|_| BadReply)?,
         limit: capacity(limit).ok_or(BadReply)?,
         reserved,
         settled: reserved,

@@ -1,13 +1,13 @@
 //! Stored reservations on real servers: one call each, any instance settles, and no interleaving admits more than the
 //! limit.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use tidegate_core::{
-    Algorithm, ExtendAnswer, Limit, MadeReservation, Micros, PermitId, Rate, RemoteStore as _,
-    Request, ReservationCost, ReservationId, ReserveRequest, Reserved, ReservedCharge, Scope,
+    Algorithm, CostUnit, Costs, ExtendAnswer, Limit, MadeReservation, Micros, PermitId, Rate,
+    RemoteStore as _, Request, ReservationId, ReserveRequest, Reserved, ReservedCharge, Scope,
     SettleAnswer, SettleRequest,
 };
 use tidegate_redis::RedisStore;
@@ -16,6 +16,7 @@ use tidegate_testkit::redis::{Cluster, RedisServer};
 
 use crate::{Asked, store};
 
+static TOKENS: LazyLock<CostUnit> = LazyLock::new(|| CostUnit::new("tokens").unwrap());
 const TTL: Micros = Micros::MINUTE;
 /// How long a caller waits that was not answered.
 const RETRY: Duration = Duration::from_millis(5);
@@ -27,7 +28,7 @@ fn daily(count: u64) -> Limit {
 fn tokens(asked: &Asked, cost: u64) -> ReservedCharge<'_> {
     ReservedCharge {
         charge: asked.charge(cost),
-        unit: "tokens",
+        unit: &TOKENS,
         unit_cost: 1,
         label: "label",
     }
@@ -44,7 +45,7 @@ async fn reserve(
     let request = ReserveRequest {
         id: ReservationId::random(),
         groups: &[&group],
-        estimate: &ReservationCost::One(cost),
+        estimate: &Costs::from(cost),
         ttl,
         at: None,
     };
@@ -59,7 +60,7 @@ async fn reserve(
 }
 
 async fn settle(store: &RedisStore, id: ReservationId, cost: u64) -> SettleAnswer {
-    let actual = ReservationCost::One(cost);
+    let actual = Costs::from(cost);
     let request = SettleRequest {
         id,
         actual: Some(&actual),
@@ -242,7 +243,7 @@ async fn never_over(stores: [RedisStore; 2], cut: impl Fn()) {
             while Instant::now() < end {
                 let cost = 1 + random(200);
                 let group = [tokens(&user, cost), tokens(&all, cost)];
-                let estimate = ReservationCost::One(cost);
+                let estimate = Costs::from(cost);
                 let request = ReserveRequest {
                     id: ReservationId::random(),
                     groups: &[&group],
@@ -269,7 +270,7 @@ async fn never_over(stores: [RedisStore; 2], cut: impl Fn()) {
                 } else {
                     0
                 };
-                let cost_of = ReservationCost::One(actual);
+                let cost_of = Costs::from(actual);
                 held.settled.fetch_add(actual, Ordering::SeqCst);
                 held.estimates.fetch_sub(cost, Ordering::SeqCst);
                 let request = SettleRequest {

@@ -9,9 +9,9 @@ use tidegate::rules::FrontEnd;
 
 use super::call::ApiCall;
 use super::check::decision_reply;
+use super::question::CheckRequest;
 use super::reservation::{
-    CancelBody, ExtendBody, ReserveBody, SettleBody, write_extended, write_record, write_reserved,
-    write_settled,
+    CancelBody, ExtendBody, SettleBody, write_extended, write_record, write_reserved, write_settled,
 };
 use super::{body, need_rules};
 use crate::problem::{ApiReply, HttpProblem};
@@ -21,8 +21,8 @@ pub(super) async fn reserve(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let decider = &call.api.decider;
     need_rules(decider)?;
     let body = call.body.read(&decider.bodies).await?;
-    let asked: ReserveBody<'_> = body::parse(&body)?;
-    let (attributes, ttl) = asked.read(decider.trust_timestamps)?;
+    let asked = CheckRequest::parse(&body)?;
+    let (attributes, ttl) = asked.reservation(decider.trust_timestamps)?;
     let rules = decider.gate.rules();
     let reserving =
         decider

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use tidegate_core::{MemoryStore, Outcomes, RemoteStore, Request, Store, StoreError};
+use tidegate_core::{Costs, MemoryStore, Outcomes, RemoteStore, Request, Store, StoreError};
 
 use super::matching::match_rules;
 use super::parts::{Asked, pipelines_of};
 use super::pipeline::{Pipeline, Step, StoreCall, Verb};
 use super::{Decision, Gate, Observed, Receipt, RulesInForce};
 use crate::attributes::Attributes;
-use crate::costs::Costs;
 use crate::rules::FrontEnd;
 
 /// The store is remote: what is asked of it cannot be answered without waiting. Nothing was sent.
@@ -26,8 +25,15 @@ impl Gate {
     /// memory.
     pub async fn decide(&self, attributes: &Attributes<'_>) -> Decision {
         let rules = self.rules();
-        let receipt = self.decide_by(&rules, FrontEnd::Library, attributes).await;
-        receipt.into_decision()
+        // Not by `decide_by`, whose future would move the decision once more.
+        match self.try_decide_by(&rules, FrontEnd::Library, attributes) {
+            Ok(receipt) => receipt.into_decision(),
+            Err(StoreIsRemote) => {
+                let asked = attributes.into();
+                let deciding = self.decide_remotely(&rules, FrontEnd::Library, asked);
+                Box::pin(deciding).await.into_decision()
+            }
+        }
     }
 
     /// [`decide`](Self::decide) for callers without a runtime. An error, before anything is sent, if the store is
@@ -119,6 +125,7 @@ impl Gate {
         receipt
     }
 
+    #[inline]
     pub(super) fn observe(
         &self,
         began: u64,
@@ -145,10 +152,12 @@ impl Gate {
         costs: &Costs,
     ) -> Pipeline {
         let now = self.time_of(attributes);
-        let matched = match_rules(&rules.0, attributes, costs, self.terms(now));
-        let permit = self.new_permit(&rules.0, &matched);
-        let times = (attributes.time(), now);
-        Pipeline::new(Arc::clone(&rules.0), matched, times, permit)
+        let mut pipeline = Pipeline::new(Arc::clone(&rules.0), (attributes.time(), now));
+        let terms = self.terms(now);
+        match_rules(&rules.0, attributes, costs, terms, &mut pipeline.rules);
+        pipeline.permit = self.new_permit(&rules.0, &pipeline.rules);
+        pipeline.order();
+        pipeline
     }
 
     /// Makes the calls of pipelines, over a network those of all of them at the same time.

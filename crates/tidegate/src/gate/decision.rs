@@ -37,18 +37,17 @@ pub struct LimitOutcome<'d> {
     pub index: usize,
     /// Its outcome.
     pub outcome: &'d Outcome,
-    /// What the request was charged, or asked for, in the unit of the rule.
-    pub cost: u64,
     /// Whether the rule is in shadow mode and only counts.
     pub is_shadow: bool,
     /// Whether the store was unavailable.
     pub is_degraded: bool,
     /// Why it denies the request, if it does.
     pub reason: Option<Reason>,
-    lacking: Option<&'d Lacking>,
+    decided: &'d RuleDecision,
 }
 
 impl Decision {
+    #[inline]
     pub(super) fn new(
         in_force: Arc<InForce>,
         rules: RuleDecisions,
@@ -230,11 +229,10 @@ impl Decision {
             limit,
             index,
             outcome: &answer.outcome,
-            cost: decided.cost,
             is_shadow: decided.is_shadow,
             is_degraded: answer.is_degraded,
             reason: decided.reason(answer, &self.in_force),
-            lacking: decided.lacking.as_deref(),
+            decided,
         }
     }
 
@@ -347,6 +345,11 @@ impl<'d> LimitOutcome<'d> {
         }
     }
 
+    /// What the request was charged, or asked for, in the unit of the rule.
+    pub fn cost(&self) -> u64 {
+        self.decided.cost
+    }
+
     /// What it counts, if not requests.
     pub fn unit(&self) -> Option<&'d str> {
         let unit = self.rule.unit();
@@ -364,7 +367,7 @@ impl<'d> LimitOutcome<'d> {
 
     /// The attributes of the rule's `per` that the request lacks, if it is denied for that.
     pub fn missing(&self) -> impl Iterator<Item = &'d str> + use<'d> {
-        let missing = match (self.reason, self.lacking) {
+        let missing = match (self.reason, self.decided.lacking.as_deref()) {
             (Some(Reason::MissingAttribute), Some(Lacking::Missing(names))) => *names,
             _ => MissingNames::default(),
         };
@@ -373,7 +376,7 @@ impl<'d> LimitOutcome<'d> {
 
     /// The attribute that the request's credentials should give, if it is denied because they are not valid.
     pub fn refused(&self) -> Option<&'d str> {
-        match self.lacking? {
+        match self.decided.lacking.as_deref()? {
             Lacking::Refused { attribute, .. } => Some(attribute),
             Lacking::Missing(_) => None,
         }

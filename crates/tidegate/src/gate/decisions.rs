@@ -26,6 +26,7 @@ enum DecisionList {
 }
 
 impl Decisions {
+    #[inline]
     pub(super) fn one(decision: Decision) -> Self {
         Self(DecisionList::One(decision))
     }
@@ -60,6 +61,7 @@ impl Decisions {
         &self.list()[0]
     }
 
+    #[inline]
     pub(super) fn into_first(self) -> Decision {
         match self.0 {
             DecisionList::One(decision) => decision,

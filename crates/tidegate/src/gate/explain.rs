@@ -188,7 +188,9 @@ impl Gate {
         }
         let omitted = failed_rules.saturating_sub(MOST_FAILED);
         let times = (attributes.time(), now);
-        let mut pipeline = Pipeline::new(Arc::clone(&rules.0), matched, times, None);
+        let mut pipeline = Pipeline::new(Arc::clone(&rules.0), times);
+        pipeline.rules = matched;
+        pipeline.order();
         pipeline.is_preview = true;
         (explained, omitted, pipeline)
     }

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tidegate_core::reservation::{LONGEST_RESERVATION, RESULT_TTL};
-use tidegate_core::{ExtendAnswer, MadeReservation, ReservationId, Timestamp};
+use tidegate_core::{Costs, ExtendAnswer, MadeReservation, ReservationId, Timestamp};
 
 use super::receipt::{ChargedLimit, KeptReceipt};
 use super::reserving::ReservationEnd;
 use super::settlement::Change;
 use super::{Gate, ReservationError, ReservationRecord, SettledLimit, Settlement};
-use crate::costs::Costs;
 
 /// The most that are kept. Beyond it a request is decided, and has no reservation to settle.
 const MOST: usize = 100_000;
@@ -89,12 +88,9 @@ impl Gate {
     ) -> Option<Result<ReservationRecord, ReservationError>> {
         self.with_alone(id, at, |alone, now| {
             let estimate = alone.receipt.estimate();
-            let settled = match actual {
-                Some(actual) => estimate
-                    .replaced_by(actual)
-                    .ok_or(ReservationError::OtherKind)?,
-                None => estimate.map(|_, _| 0),
-            };
+            let settled = estimate
+                .replaced_by(actual)
+                .ok_or(ReservationError::OtherKind)?;
             if alone.record.is_settled {
                 let is_same = *alone.record.settlement.settled() == settled;
                 let record = is_same.then(|| alone.record.clone());

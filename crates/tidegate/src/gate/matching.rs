@@ -5,13 +5,12 @@ use std::sync::atomic::AtomicU64;
 
 use smallvec::SmallVec;
 use smol_str::SmolStr;
-use tidegate_core::Timestamp;
+use tidegate_core::{Costs, Timestamp};
 
 use super::in_force::InForce;
 use super::rule_decision::{Lacking, LimitDecision, RuleDecision, RuleDecisions, stage_of};
 use super::{Gate, RulesInForce};
 use crate::attributes::Attributes;
-use crate::costs::Costs;
 use crate::credentials::InvalidCredentials;
 use crate::rules::{CounterKey, Facts, Grant, GrantSource, Mode, RuleCounts, Unmet, add_one};
 
@@ -22,13 +21,14 @@ pub(super) struct MatchTerms {
     pub(super) invalid_credentials: InvalidCredentials,
 }
 
-/// The rules that apply to a request.
+/// Appends the rules that apply to a request. They are large to move, so that they are made where they stay.
 pub(super) fn match_rules(
     in_force: &InForce,
     attributes: &Attributes<'_>,
     costs: &Costs,
     terms: MatchTerms,
-) -> RuleDecisions {
+    matched: &mut RuleDecisions,
+) {
     let asked = RuleMatcher {
         in_force,
         facts: &Facts::of(attributes, costs, terms.invalid_credentials),
@@ -37,10 +37,11 @@ pub(super) fn match_rules(
         now: terms.now,
         is_counted: true,
     };
-    let candidates = in_force.candidates(attributes).into_iter();
-    candidates
-        .filter_map(|index| asked.match_rule(index as usize).ok())
-        .collect()
+    for index in in_force.candidates(attributes) {
+        if let Ok(rule) = asked.match_rule(index as usize) {
+            matched.push(rule);
+        }
+    }
 }
 
 impl Gate {

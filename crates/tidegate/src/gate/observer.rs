@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tidegate_core::{Charge, Limit, Micros, Timestamp};
+use tidegate_core::{Charge, Costs, Limit, Micros, Timestamp};
 
 use super::in_force::RuleState;
 use super::rule_decision::{ChargeStage, RuleDecision};
 use super::{Asked, Charged, Decision, Decisions, WarnedLimit};
 use crate::attributes::Attributes;
-use crate::costs::Costs;
 use crate::reason::Reason;
 use crate::rules::{CounterKey, FrontEnd, Grant, GrantSource, Mode, Rule, Verdict};
 

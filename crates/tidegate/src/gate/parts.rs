@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use smol_str::SmolStr;
-use tidegate_core::Timestamp;
+use tidegate_core::{Costs, Timestamp};
 
 use super::in_force::{InForce, RuleState};
 use super::matching::{MatchTerms, match_rules};
@@ -16,7 +16,6 @@ use super::pipeline::Pipeline;
 use super::rule_decision::{ChargeStage, LimitDecision, RuleDecision, RuleDecisions};
 use super::{Gate, RulesInForce};
 use crate::attributes::Attributes;
-use crate::costs::Costs;
 use crate::rules::{Grant, GrantSource, Rule};
 
 /// What a front end asks.
@@ -130,7 +129,7 @@ pub(super) fn pipelines_of(gate: &Gate, rules: &RulesInForce, parts: &[Part<'_>]
         // A limit that another one replaces does not apply.
         if !name.is_empty() && replaced.contains(&name) {
             let times = (None, Timestamp::EPOCH);
-            return Pipeline::new(Arc::clone(&rules.0), RuleDecisions::new(), times, None);
+            return Pipeline::new(Arc::clone(&rules.0), times);
         }
         pipeline(gate, rules, part, index)
     });
@@ -142,8 +141,11 @@ fn pipeline(gate: &Gate, rules: &RulesInForce, parts: &[Part<'_>], first_part: u
     let at = parts.iter().find_map(|part| part.attributes.time());
     let now = at.unwrap_or_else(|| gate.clock.now());
     let (in_force, matched) = match_parts(&rules.0, parts, gate.terms(now), first_part);
-    let permit = gate.new_permit(&in_force, &matched);
-    Pipeline::new(in_force, matched, (at, now), permit).for_parts(parts, first_part)
+    let mut pipeline = Pipeline::new(in_force, (at, now)).for_parts(parts, first_part);
+    pipeline.permit = gate.new_permit(&pipeline.in_force, &matched);
+    pipeline.rules = matched;
+    pipeline.order();
+    pipeline
 }
 
 /// The rules that apply to each part, and the limits that the caller brings; with the rule set that they
@@ -169,8 +171,8 @@ fn match_parts(
                 matched.into_iter().collect()
             }
             None => {
-                let mut matched =
-                    match_rules(in_force, &part.attributes, part.attributes.costs(), terms);
+                let (mut matched, costs) = (RuleDecisions::new(), part.attributes.costs());
+                match_rules(in_force, &part.attributes, costs, terms, &mut matched);
                 for rule in matched.iter_mut().filter(|_| has_brought) {
                     let state = in_force.state(rule.rule).clone();
                     found.push((Arc::clone(in_force.shared(rule.rule)), state));

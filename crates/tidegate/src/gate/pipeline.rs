@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_core::{Charge, Limit, Outcome, PermitId, Request, Timestamp};
+use tidegate_core::{Charge, Costs, Limit, Outcome, PermitId, Request, Timestamp};
 
 use super::decision::Decision;
 use super::decisions::Decisions;
@@ -13,7 +13,6 @@ use super::in_force::InForce;
 use super::parts::Part;
 use super::receipt::Receipt;
 use super::rule_decision::{ChargeStage, RuleDecision, RuleDecisions};
-use crate::costs::Costs;
 use crate::reason::Reason;
 
 /// One request on its way to a decision: all of its enforced limits are charged, or none.
@@ -92,31 +91,32 @@ impl Step {
 }
 
 impl Pipeline {
-    pub(super) fn new(
-        in_force: Arc<InForce>,
-        mut rules: RuleDecisions,
-        (at, now): (Option<Timestamp>, Timestamp),
-        permit: Option<PermitId>,
-    ) -> Self {
-        let is_refused =
-            |rule: &RuleDecision| rule.stage == ChargeStage::Enforced && rule.refusal().is_some();
-        if rules.iter().any(is_refused) {
-            for rule in rules
-                .iter_mut()
-                .filter(|rule| counts_guesses(&in_force, rule))
-            {
-                rule.stage = ChargeStage::Address;
-            }
-        }
+    /// A pipeline without rules. Those that apply are appended, and then [ordered](Self::order).
+    #[inline]
+    pub(super) fn new(in_force: Arc<InForce>, (at, now): (Option<Timestamp>, Timestamp)) -> Self {
         Self {
             in_force,
-            rules,
+            rules: RuleDecisions::new(),
             at,
             now,
-            permit,
+            permit: None,
             parts: SmallVec::new(),
             first_part: 0,
             is_preview: false,
+        }
+    }
+
+    /// Decides which rules are charged first, once those that apply are known.
+    #[inline]
+    pub(super) fn order(&mut self) {
+        let is_refused =
+            |rule: &RuleDecision| rule.stage == ChargeStage::Enforced && rule.refusal().is_some();
+        if self.rules.iter().any(is_refused) {
+            for rule in &mut self.rules {
+                if counts_guesses(&self.in_force, rule) {
+                    rule.stage = ChargeStage::Address;
+                }
+            }
         }
     }
 
@@ -254,6 +254,7 @@ impl Pipeline {
     }
 
     /// The decision, of a request without parts.
+    #[inline]
     pub(super) fn into_receipt(self, estimate: Costs) -> Receipt {
         note_use(&self.in_force, &self.rules);
         let permit = self.permit.filter(|_| self.is_allowed());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use smol_str::SmolStr;
-use tidegate_core::{Charge, Limit, Outcome, PermitId, Scope, Timestamp};
+use tidegate_core::{Charge, CostUnit, Costs, Limit, Outcome, PermitId, Scope, Timestamp};
 
 use super::held_record::HeldRecord;
 use super::local::LocalCharge;
@@ -13,7 +13,6 @@ use super::pipeline::Pipeline;
 use super::reserving::OpenReservation;
 use super::rule_decision::{ChargeStage, RuleDecision};
 use super::{Decision, Decisions};
-use crate::costs::{CostUnit, Costs};
 use crate::rules::{OnStoreFailure, RuleCounts, Share};
 
 /// A decision, and what it takes to change afterwards what was charged by it: once, because both
@@ -28,7 +27,7 @@ pub struct Receipt {
     /// If the cost is an estimate, and charged.
     pub(super) reservation: Option<OpenReservation>,
     /// The record of that, if it has one.
-    pub(super) record: Option<HeldRecord>,
+    pub(super) record: Option<Box<HeldRecord>>,
 }
 
 /// What a request was charged, by itself: keys, limits, times and costs, and neither the decision nor the rules. To be
@@ -41,7 +40,7 @@ pub struct KeptReceipt {
     at: Option<Timestamp>,
     estimate: Costs,
     pub(super) reservation: Option<OpenReservation>,
-    pub(super) record: Option<HeldRecord>,
+    pub(super) record: Option<Box<HeldRecord>>,
 }
 
 /// What one limit charged.
@@ -122,6 +121,7 @@ impl Receipt {
     }
 
     /// The decision alone. What was charged stays charged.
+    #[inline]
     pub fn into_decision(self) -> Decision {
         self.decisions.into_first()
     }

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate_core::Store;
+use tidegate_core::{Costs, Store};
 use tokio::runtime::Handle;
 
 use super::held_record::{RecordTerms, USUAL_TTL};
 use super::settlement::Change;
 use super::{Asked, Decision, Gate, Receipt, RulesInForce, SettleError, Settlement};
 use crate::attributes::Attributes;
-use crate::costs::Costs;
 use crate::rules::{BudgetKind, FrontEnd, add_one};
 
 /// Why nothing was reserved, and nothing was decided. A denial is not an error.

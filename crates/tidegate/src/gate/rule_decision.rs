@@ -218,14 +218,17 @@ impl RuleDecision {
     }
 
     /// Why an answer of it denies the request, if it does.
+    #[inline]
     pub(super) fn reason(&self, answer: &LimitDecision, in_force: &InForce) -> Option<Reason> {
-        if answer.outcome.allowed {
-            return None;
-        }
+        let is_denied = !answer.outcome.allowed;
+        is_denied.then(|| self.reason_of_denial(answer, in_force))
+    }
+
+    fn reason_of_denial(&self, answer: &LimitDecision, in_force: &InForce) -> Reason {
         if let Some(reason) = answer.failure.or_else(|| self.refusal()) {
-            return Some(reason);
+            return reason;
         }
-        Some(if self.key.is_none() {
+        if self.key.is_none() {
             // One that is blocked would be denied with the attribute, too.
             match in_force.grant(self.rule, self.grant) {
                 Grant::Blocked => Reason::Blocked,
@@ -235,7 +238,7 @@ impl RuleDecision {
             Reason::TooExpensive
         } else {
             Reason::OverLimit
-        })
+        }
     }
 
     /// Of its answers, the one that decides.

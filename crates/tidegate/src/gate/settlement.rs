@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use smol_str::SmolStr;
-use tidegate_core::{Adjusted, AdjustedCharge, Adjustment, PermitId, StoreError, Timestamp};
+use tidegate_core::{
+    Adjusted, AdjustedCharge, Adjustment, CostUnit, Costs, PermitId, StoreError, Timestamp,
+};
 
 use super::held_record::HeldRecord;
 use super::local::LocalRequest;
@@ -12,7 +14,6 @@ use super::pipeline::Verb;
 use super::receipt::{ChargedLimit, KeptReceipt};
 use super::reserving::OpenReservation;
 use super::{Gate, ReservationEnd, ReservationError};
-use crate::costs::{CostUnit, Costs};
 use crate::rules::{BudgetKind, RuleCounts, Share};
 
 /// What settling a request changed.
@@ -223,7 +224,7 @@ impl Gate {
     /// Settles a reservation of this process that has a record; without a cost, cancels it.
     pub(super) async fn settle_record(
         &self,
-        record: HeldRecord,
+        record: Box<HeldRecord>,
         actual: Option<&Costs>,
         at: Option<Timestamp>,
     ) -> Result<Settlement, SettleError> {
@@ -254,10 +255,9 @@ impl Gate {
         charged: &[ChargedLimit<'_>],
         change: Change<'_>,
     ) -> Result<Settlement, SettleError> {
-        let settled = match change.actual {
-            Some(actual) => estimate.replaced_by(actual).ok_or(SettleError::OtherKind)?,
-            None => estimate.map(|_, _| 0),
-        };
+        let settled = estimate
+            .replaced_by(change.actual)
+            .ok_or(SettleError::OtherKind)?;
         let (limits, ended) = self.change(charged, change).await;
         ended?;
         Ok(Settlement {

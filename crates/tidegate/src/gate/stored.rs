@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tidegate_core::{
-    Charge, ExtendAnswer, MadeReservation, Outcomes, Request, ReservationId, ReserveRequest,
+    Charge, Costs, ExtendAnswer, MadeReservation, Outcomes, Request, ReservationId, ReserveRequest,
     Reserved, ReservedCharge, SettleAnswer, SettleRequest, Store, StoreError, Timestamp,
 };
 
@@ -13,10 +13,9 @@ use super::deciding::run_step_in_memory;
 use super::pipeline::{Pipeline, Step, Verb};
 use super::reserving::ReservationEnd;
 use super::rule_decision::ChargeStage;
-use super::stored_record::{PartLabel, record_cost};
+use super::stored_record::PartLabel;
 use super::{Decision, Gate, Receipt, ReservationRecord, ReserveError, RulesInForce};
 use crate::attributes::Attributes;
-use crate::costs::Costs;
 use crate::rules::{BudgetKind, FrontEnd};
 
 /// A decision about an estimate, and the reservation that was made if it allows.
@@ -115,12 +114,7 @@ impl Gate {
         if let Some(settled) = self.settle_alone(id, actual, at) {
             return settled;
         }
-        let cost = actual.map(record_cost);
-        let request = SettleRequest {
-            id,
-            actual: cost.as_ref(),
-            at,
-        };
+        let request = SettleRequest { id, actual, at };
         match self.store.settle_reservation(&request).await? {
             SettleAnswer::Settled {
                 reservation,
@@ -261,11 +255,10 @@ impl Gate {
                 made: None,
             });
         }
-        let estimate = record_cost(terms.attributes.costs());
         let request = ReserveRequest {
             id: terms.id,
             groups: &groups,
-            estimate: &estimate,
+            estimate: terms.attributes.costs(),
             ttl: terms.ttl.into(),
             at: pipeline.at,
         };
@@ -326,7 +319,7 @@ fn reserved_charges<'p>(
     let rules = pipeline.rules.iter().zip(labels).enumerate();
     let own = rules.filter(|(index, (rule, _))| step.is_about(*index, rule));
     own.flat_map(|(_, (rule, label))| {
-        let unit = pipeline.in_force.at(rule.rule).unit().as_str();
+        let unit = pipeline.in_force.at(rule.rule).unit();
         let charges = rule.charges(&pipeline.in_force);
         charges.map(move |charge| ReservedCharge {
             charge,

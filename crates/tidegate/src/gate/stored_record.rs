@@ -3,12 +3,9 @@
 use std::fmt;
 
 use smol_str::SmolStr;
-use tidegate_core::{
-    ReservationCost, ReservationId, ReservationPart, StoredReservation, Timestamp,
-};
+use tidegate_core::{ReservationId, ReservationPart, StoredReservation, Timestamp};
 
 use super::{SettledLimit, Settlement};
-use crate::costs::{CostUnit, Costs};
 
 /// A stored reservation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,8 +27,7 @@ pub struct ReservationRecord {
 
 impl ReservationRecord {
     pub(super) fn new(stored: &StoredReservation) -> Self {
-        let estimate = costs_of_record(&stored.estimate);
-        let settled = stored.settled.as_ref().map(costs_of_record);
+        let (estimate, settled) = (stored.estimate.clone(), stored.settled.clone());
         Self {
             id: stored.id,
             created_at: stored.created_at,
@@ -52,7 +48,7 @@ fn settled_limit(part: &ReservationPart) -> SettledLimit {
     SettledLimit {
         rule: label.rule,
         key: label.key,
-        unit: CostUnit::new(&part.unit).unwrap_or_default(),
+        unit: part.unit.clone(),
         is_shadow: label.is_shadow,
         limit: part.limit,
         reserved: part.reserved,
@@ -60,27 +56,6 @@ fn settled_limit(part: &ReservationPart) -> SettledLimit {
         given_back: part.adjusted.given_back,
         overrun: part.adjusted.overrun,
         uncharged: part.adjusted.uncharged,
-    }
-}
-
-/// Costs as the record of a store has them.
-pub(super) fn record_cost(costs: &Costs) -> ReservationCost {
-    if let Some(cost) = costs.plain() {
-        return ReservationCost::One(cost);
-    }
-    let units = costs.units().iter();
-    ReservationCost::by_unit(units.map(|(unit, cost)| (unit.as_str(), *cost)))
-}
-
-/// Costs of a record. What is not a unit was not written by a gate, and is left out.
-fn costs_of_record(cost: &ReservationCost) -> Costs {
-    match cost {
-        ReservationCost::One(cost) => (*cost).into(),
-        ReservationCost::ByUnit(costs) => {
-            let sound = |(unit, _): &&(Box<str>, u64)| CostUnit::new(unit).is_ok();
-            let costs = costs.iter().filter(sound);
-            Costs::by_unit(costs.map(|(unit, cost)| (&**unit, *cost))).unwrap_or_else(|_| 0.into())
-        }
     }
 }
 
@@ -152,16 +127,5 @@ mod tests {
         ] {
             assert_eq!(PartLabel::parse(&label.to_string()), label);
         }
-    }
-
-    #[test]
-    fn costs_of_a_record_are_those_that_were_written() {
-        let by_unit = Costs::by_unit([("input_tokens", 20), ("tokens", 60)]).unwrap();
-        for costs in [Costs::from(7), by_unit] {
-            assert_eq!(costs_of_record(&record_cost(&costs)), costs);
-        }
-        let foreign = ReservationCost::by_unit([("Bad Unit", 1), ("tokens", 2)]);
-        let read = costs_of_record(&foreign);
-        assert_eq!(read, Costs::by_unit([("tokens", 2)]).unwrap());
     }
 }

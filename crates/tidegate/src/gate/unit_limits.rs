@@ -1,10 +1,11 @@
 //! What is known of the rules for a request before its cost is: whether they count units that its body has, whether
 //! they deny it outright, and how much of each unit they can grant.
 
+use tidegate_core::CostUnit;
+
 use super::matching::{NoPart, RuleMatcher};
 use super::{Gate, RulesInForce};
 use crate::attributes::Attributes;
-use crate::costs::CostUnit;
 use crate::rules::{Facts, Mode, Unmet};
 
 /// How much of a unit a rule can ever grant to one request.

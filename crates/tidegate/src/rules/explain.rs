@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tidegate_core::{Limit, Timestamp};
+use tidegate_core::{CostUnit, Limit, Timestamp};
 
 use super::applies::Unmet;
 use super::condition::Condition;
@@ -11,7 +11,6 @@ use super::matching::Match;
 use super::rule::Rule;
 use super::write;
 use crate::attributes::Attributes;
-use crate::costs::CostUnit;
 use crate::value::text_of_form;
 
 /// The first condition of a rule that a request does not meet.

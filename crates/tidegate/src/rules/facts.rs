@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
+use tidegate_core::Costs;
+
 use super::applies::Unmet;
 use crate::attributes::Attributes;
-use crate::costs::Costs;
 use crate::credentials::{CredentialProblem, InvalidCredentials};
 use crate::reason::Reason;
 

@@ -1,11 +1,12 @@
 //! Which requests `match` is about, and each item of `except`.
 
+use tidegate_core::CostUnit;
+
 use super::applies::Unmet;
 use super::condition::Condition;
 use super::facts::Reading;
 use super::networks::NetworkList;
 use super::pattern::{HostPattern, PathPattern};
-use crate::costs::CostUnit;
 
 /// The prefix of attributes that are request headers.
 pub(super) const HEADER: &str = "header.";

@@ -1,8 +1,9 @@
 //! Conditions where the feature `cel` is off: none can be read, so there are none.
 
+use tidegate_core::CostUnit;
+
 use super::facts::{ConditionFailed, Reading};
 use super::work::ConditionWork;
-use crate::costs::CostUnit;
 
 /// A condition on the attributes and the cost of a request. There are none without the feature `cel`.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,11 +1,10 @@
 //! Reads what a rule says about budgets: its unit, what becomes of reservations, and when its use is reported.
 
-use tidegate_core::Algorithm;
+use tidegate_core::{Algorithm, CostUnit};
 
 use super::read_limit::Counting;
 use super::read_rule::{Taken, chosen};
 use super::rule::{Consistency, Unsettled};
-use crate::costs::CostUnit;
 use crate::internal::document::{Fields, Problems};
 
 pub(super) const UNSETTLED: [(&str, Unsettled); 2] = [

@@ -1,6 +1,6 @@
 //! A rule: when a limit applies, and to which key. Already validated.
 
-use tidegate_core::{Algorithm, Limit, Micros, Scope, Timestamp, Window};
+use tidegate_core::{Algorithm, CostUnit, Limit, Micros, Scope, Timestamp, Window};
 
 use super::condition::Condition;
 use super::denied::DenialAnswer;
@@ -10,7 +10,6 @@ use super::matching::{HEADER, Match};
 use super::networks::Networks;
 use crate::adaptive::AdaptiveBounds;
 use crate::attributes::Attributes;
-use crate::costs::CostUnit;
 use crate::internal::document::Problems;
 
 /// When a limit applies, and to which key.

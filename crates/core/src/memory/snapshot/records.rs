@@ -3,15 +3,15 @@
 
 use std::collections::HashSet;
 use std::io::{self, Read, Write};
-use std::sync::Arc;
 
 use super::SnapshotError;
 use super::words::{WordReader, WordWriter};
+use crate::costs::{CostUnit, Costs};
 use crate::limit::{Algorithm, Anchor, Limit, Rate, Window};
 use crate::memory::MemoryStore;
 use crate::memory::reservation_book::{BookedPart, BookedReservation, BookedReservations};
 use crate::memory::slot::KeyHash;
-use crate::reservation::{Adjusted, ReservationCost, ReservationId};
+use crate::reservation::{Adjusted, ReservationId};
 use crate::time::{Micros, Timestamp};
 
 /// More than any text or list of a reservation has.
@@ -117,7 +117,7 @@ fn encode(id: ReservationId, booked: &BookedReservation, words: &mut Vec<u64>) {
             part.adjusted.uncharged,
             part.adjusted.remaining,
         ]);
-        encode_text(&part.unit, words);
+        encode_text(part.unit.as_str(), words);
         encode_text(&part.label, words);
     }
 }
@@ -146,7 +146,8 @@ fn decode<R: Read>(
             uncharged: from.word()?,
             remaining: from.word()?,
         };
-        let (unit, label) = (text(from)?, text(from)?);
+        let unit = CostUnit::new(&text(from)?).map_err(|_| SnapshotError::Damaged)?;
+        let label = text(from)?;
         parts.push(BookedPart {
             hash: KeyHash { home, rest },
             limit: kept.limit(&limit),
@@ -154,7 +155,7 @@ fn decode<R: Read>(
             charged_at,
             delay,
             gives_back,
-            unit: Arc::clone(&kept.unit(&unit)),
+            unit,
             unit_cost,
             label: label.into(),
             settled,
@@ -263,7 +264,7 @@ fn text<R: Read>(from: &mut WordReader<R>) -> Result<String, SnapshotError> {
     String::from_utf8(bytes).map_err(|_| SnapshotError::Damaged)
 }
 
-fn cost<R: Read>(from: &mut WordReader<R>) -> Result<ReservationCost, SnapshotError> {
+fn cost<R: Read>(from: &mut WordReader<R>) -> Result<Costs, SnapshotError> {
     text(from)?.parse().map_err(|_| SnapshotError::Damaged)
 }
 

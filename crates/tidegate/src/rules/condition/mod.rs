@@ -13,10 +13,10 @@ use std::sync::{Arc, OnceLock};
 use cel::common::ast::{Expr, IdedExpr, LiteralValue};
 use cel::parser::Parser;
 use cel::{Context, Env, Value};
+use tidegate_core::CostUnit;
 
 use super::facts::{ConditionFailed, Reading};
 use super::work::ConditionWork;
-use crate::costs::CostUnit;
 use names::ConditionRead;
 use regexes::Patterns;
 use work::push_children;
@@ -341,9 +341,9 @@ fn pattern_of(argument: Option<&IdedExpr>) -> Result<&str, String> {
 mod tests {
     use super::*;
     use crate::attributes::Attributes;
-    use crate::costs::Costs;
     use crate::credentials::InvalidCredentials;
     use crate::rules::facts::Facts;
+    use tidegate_core::Costs;
 
     fn holds(text: &str) -> Result<bool, ConditionFailed> {
         let mut attributes = Attributes::new();
