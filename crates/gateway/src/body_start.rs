@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use hyper::body::{Body as _, Frame, Incoming};
 use tidegate_listen::stall::{BodyPace, BodyRate};
+use tidegate_tower::{PooledBytes, UnreadBody};
 use tokio::time::timeout;
 
 use crate::failure::GatewayFailure;
@@ -68,53 +69,6 @@ impl Default for StartRoom {
 }
 
 impl StartRoom {
-    /// Room for this many bytes.
-    pub(crate) fn of(most: usize) -> Self {
-        Self {
-            held: Arc::default(),
-            most,
-        }
-    }
-
-    /// Reads a whole body of at most `limit` bytes.
-    pub(crate) async fn read_whole(
-        &self,
-        body: &mut Incoming,
-        pace: StartPace,
-        limit: usize,
-    ) -> Result<BodyStart, GatewayFailure> {
-        let mut held = HeldBytes {
-            bytes: Vec::new(),
-            held: Arc::clone(&self.held),
-        };
-        let mut trailers = None;
-        let mut rate = pace.rate.map(BodyPace::new);
-        while !body.is_end_stream() {
-            let frame = timeout(pace.timeout, next(body, rate.as_mut())).await;
-            let Some(frame) = frame.map_err(|_| GatewayFailure::SlowClient)?? else {
-                break;
-            };
-            match frame.into_data() {
-                Ok(data) if held.bytes.len() + data.len() > limit => {
-                    return Err(GatewayFailure::LongBody(limit));
-                }
-                Ok(data) => held.push(&data),
-                Err(frame) => {
-                    trailers = frame.into_trailers().ok();
-                    break;
-                }
-            }
-            if self.held.load(Ordering::Relaxed) > self.most {
-                return Err(GatewayFailure::FullBodyMemory);
-            }
-        }
-        Ok(BodyStart {
-            bytes: Bytes::from_owner(held),
-            trailers,
-            is_whole: true,
-        })
-    }
-
     /// Reads the start of a body: the whole body if it is short, and less if there is no room.
     pub(crate) async fn read(
         &self,
@@ -156,6 +110,35 @@ impl StartRoom {
             is_whole,
         })
     }
+}
+
+/// Reads a whole body into `held`, as far as `push` takes it.
+pub(crate) async fn read_whole(
+    body: &mut Incoming,
+    pace: StartPace,
+    mut held: PooledBytes,
+    push: impl Fn(&mut PooledBytes, &[u8]) -> Result<(), UnreadBody>,
+) -> Result<BodyStart, GatewayFailure> {
+    let mut trailers = None;
+    let mut rate = pace.rate.map(BodyPace::new);
+    while !body.is_end_stream() {
+        let frame = timeout(pace.timeout, next(body, rate.as_mut())).await;
+        let Some(frame) = frame.map_err(|_| GatewayFailure::SlowClient)?? else {
+            break;
+        };
+        match frame.into_data() {
+            Ok(data) => push(&mut held, &data)?,
+            Err(frame) => {
+                trailers = frame.into_trailers().ok();
+                break;
+            }
+        }
+    }
+    Ok(BodyStart {
+        bytes: held.into(),
+        trailers,
+        is_whole: true,
+    })
 }
 
 /// The next frame of a body, `None` at its end.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use http_body_util::Full;
-use tidegate_tower::problem;
+use tidegate_tower::{UnreadBody, problem};
 
 use crate::capacity::Shortage;
 use crate::http1::Broken;
@@ -46,18 +46,8 @@ pub(crate) enum GatewayFailure {
     SlowClient,
     #[error("the body of the request could not be read; it ended early or is malformed")]
     BrokenBody,
-    #[error(
-        "the body of the request is longer than {0} bytes, which is the most that is read here"
-    )]
-    LongBody(usize),
-    #[error(
-        "the body of the request is encoded, and its cost cannot be read; send it without `Content-Encoding`"
-    )]
-    EncodedBody,
-    #[error(
-        "the bodies of other requests take all of the memory for bodies; try again in a second"
-    )]
-    FullBodyMemory,
+    #[error(transparent)]
+    UnreadBody(#[from] UnreadBody),
     #[error("a key is needed that is known here")]
     UnknownKey,
     #[error("the request cannot be forwarded")]
@@ -109,11 +99,10 @@ impl GatewayFailure {
         match self {
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::Connect => StatusCode::METHOD_NOT_ALLOWED,
-            Self::NotReady(_) | Self::NoneUp | Self::NoConnection(_) | Self::FullBodyMemory => {
+            Self::NotReady(_) | Self::NoneUp | Self::NoConnection(_) => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
-            Self::LongBody(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::EncodedBody => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::UnreadBody(error) => error.status(),
             Self::UnknownKey => StatusCode::UNAUTHORIZED,
             Self::Unreachable(_)
             | Self::BadAnswer(_)
@@ -129,7 +118,9 @@ impl GatewayFailure {
         let mut reply = problem(self.status(), &self.to_string()).map(Full::from);
         if matches!(
             self,
-            Self::BrokenBody | Self::SlowClient | Self::LongBody(_) | Self::FullBodyMemory
+            Self::BrokenBody
+                | Self::SlowClient
+                | Self::UnreadBody(UnreadBody::TooLong(_) | UnreadBody::NoMemory(_))
         ) {
             let close = HeaderValue::from_static("close");
             reply.headers_mut().insert(CONNECTION, close);
@@ -138,7 +129,10 @@ impl GatewayFailure {
             let challenge = HeaderValue::from_static("Bearer realm=\"tidegate\"");
             reply.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
-        if matches!(self, Self::NoConnection(_) | Self::FullBodyMemory) {
+        if matches!(
+            self,
+            Self::NoConnection(_) | Self::UnreadBody(UnreadBody::NoMemory(_))
+        ) {
             let one = HeaderValue::from_static("1");
             reply.headers_mut().insert(RETRY_AFTER, one);
         }

@@ -8,7 +8,7 @@ use http::header::TRAILER;
 use http::{HeaderValue, Request, Response, Version, request};
 use http_body_util::Either;
 use hyper::body::Incoming;
-use tidegate_tower::{RequestPermit, Unmeasured};
+use tidegate_tower::{RequestPermit, Unanswered, Unmeasured};
 
 use crate::abandoned::HeldRequest;
 use crate::attempt::Tried;
@@ -22,7 +22,6 @@ use crate::rewrite::without_prefix;
 use crate::route::Route;
 use crate::screen::Screened;
 use crate::upstream::{ForwardResult, pick};
-use crate::usage::Unanswered;
 use crate::worker::Worker;
 
 /// Breaks ties between equally loaded servers.

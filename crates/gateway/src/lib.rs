@@ -30,6 +30,7 @@ mod health;
 mod hop;
 mod http1;
 mod metrics;
+mod model_request;
 mod pool;
 mod request_body;
 mod request_screen;
@@ -41,16 +42,13 @@ mod settings;
 mod tunnel;
 mod upstream;
 mod upstream_url;
-mod usage;
 mod worker;
 
 pub use check::check_all;
 pub use hop::PROXY_TOKEN;
 pub use request_screen::{RequestScreen, ScreenRefusal};
 pub use self_upstream::{SelfUpstream, find_self_upstream};
-pub use settings::{
-    DeniedBody, GatewaySettings, HealthConfig, RouteConfig, UsageNote, UsageNotes, UsageSettings,
-};
+pub use settings::{GatewaySettings, HealthConfig, RouteConfig};
 pub use upstream_url::{UpstreamScheme, UpstreamUrl};
 
 use std::sync::{Arc, Weak};
@@ -62,7 +60,7 @@ use tidegate_identity::Identity;
 use tidegate_listen::clock::now;
 use tidegate_listen::stall::BodyRate;
 use tidegate_listen::{Drain, ListenSettings, RoundRobin, Threads, TlsError, serve_on};
-use tidegate_tower::{BackgroundRequests, RateLimitLayer};
+use tidegate_tower::{BackgroundRequests, RateLimitLayer, UsageReading};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tower::Layer as _;
@@ -74,7 +72,6 @@ use pool::Pool;
 use route::Routes;
 use screen::Screened;
 use upstream::Upstream;
-use usage::UsageReading;
 use worker::Worker;
 
 /// The state that all workers of a gateway share.
@@ -126,7 +123,7 @@ impl Gateway {
                 BackgroundRequests::new(settings.max_background_requests).untimed(),
             ),
             start_room: StartRoom::default(),
-            usage: UsageReading::new(&settings.usage),
+            usage: UsageReading::new(settings.usage.clone()),
         })
     }
 

@@ -37,7 +37,7 @@ impl Gateway {
             requests,
         );
         let usage = Family::<Labels<1>, Counter>::default();
-        for (result, count) in self.usage.results.counts() {
+        for (result, count) in self.usage.results().counts() {
             let labels = [("result", result.to_owned())];
             usage.get_or_create(&labels).inc_by(count);
         }

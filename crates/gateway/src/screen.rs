@@ -14,12 +14,12 @@ use hyper::body::{Body, Incoming};
 use tidegate::AttributeError;
 use tidegate_listen::Peer;
 use tidegate_listen::stall::TakenBody;
+use tidegate_tower::UsageBody;
 use tower::Service;
 
 use crate::body_start::{Awaited, BodyStart, StartPace};
 use crate::failure::GatewayFailure;
 use crate::upstream_url::UpstreamScheme;
-use crate::usage::UsageBody;
 use crate::{Gateway, Ingress, hop, tunnel};
 
 /// The body of an answer: of a server, watched if needed, or of this gateway.

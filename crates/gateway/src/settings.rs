@@ -1,17 +1,14 @@
 //! The settings of a gateway.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use http::{HeaderName, HeaderValue};
-use tidegate::Costs;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::HostPattern;
 use tidegate_listen::stall::BodyRate;
-use tidegate_tower::UnderscoreHeaders;
-use tidegate_usage::{EstimateSettings, FormName, MoneyUnit, PriceList, UsageResult, UsageSetting};
+use tidegate_tower::{UnderscoreHeaders, UsageSettings};
+use tidegate_usage::UsageSetting;
 
 use crate::UpstreamUrl;
 
@@ -42,68 +39,6 @@ pub struct GatewaySettings {
     pub is_tls: bool,
     /// How the cost of requests to language models is read.
     pub usage: UsageSettings,
-}
-
-/// How the cost of requests to language models is read.
-#[derive(Clone)]
-pub struct UsageSettings {
-    /// How requests are estimated.
-    pub estimate: EstimateSettings,
-    /// The longest body that is read, in bytes.
-    pub body_limit: usize,
-    /// The most bytes of bodies that are held at a time.
-    pub body_memory: usize,
-    /// The words in which clients are denied.
-    pub denied_body: DeniedBody,
-    /// Where the costs of requests are noted, for the access log.
-    pub notes: Option<UsageNotes>,
-    /// What models cost. Exchanged as a whole when its file changes.
-    pub prices: Arc<ArcSwap<PriceList>>,
-}
-
-/// Finds where the costs of the request that this thread works on are noted, if anywhere.
-pub type UsageNotes = Arc<dyn Fn() -> Option<Arc<dyn UsageNote>> + Send + Sync>;
-
-/// Where the costs of one request are noted.
-pub trait UsageNote: Send + Sync {
-    /// What it may cost, and its model.
-    fn estimated(&self, model: Option<&str>, estimate: &Costs);
-    /// What it costs after all, and why.
-    fn settled(&self, result: UsageResult, costs: &Costs);
-}
-
-impl std::fmt::Debug for UsageSettings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("UsageSettings")
-            .field("estimate", &self.estimate)
-            .field("body_limit", &self.body_limit)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The words in which clients are denied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DeniedBody {
-    /// Those of the usage form, if there is one.
-    #[default]
-    Form,
-    /// A problem document.
-    Problem,
-    /// Those of one provider.
-    Of(FormName),
-}
-
-impl Default for UsageSettings {
-    fn default() -> Self {
-        Self {
-            estimate: EstimateSettings::default(),
-            body_limit: 8 << 20,
-            body_memory: 256 << 20,
-            denied_body: DeniedBody::Form,
-            notes: None,
-            prices: Arc::new(ArcSwap::from_pointee(PriceList::new(MoneyUnit::default()))),
-        }
-    }
 }
 
 /// The settings of a route.

@@ -11,6 +11,7 @@ use tidegate_listen::clock::Stopwatch;
 use tokio::sync::Semaphore;
 
 use crate::activity::ServerActivity;
+use crate::body_memory::BodyMemory;
 use crate::certificate_files::CertificateFiles;
 use crate::config::Config;
 use crate::data_dir::LockedDir;
@@ -45,6 +46,8 @@ pub(crate) struct Opened {
     pub(crate) sinks: ExchangeSinks,
     /// What is counted about telemetry that is sent over OTLP, if it is.
     pub(crate) otlp: Option<OtlpCounts>,
+    /// The memory of request bodies, which the gateway shares.
+    pub(crate) bodies: BodyMemory,
 }
 
 /// Reads and changes the server, and reports about it.
@@ -101,6 +104,7 @@ impl Admin {
             certificates,
             sinks,
             otlp,
+            bodies,
         } = opened;
         let digest = Arc::new(digest_secret::open(config, data.as_deref()));
         let metrics = Arc::new(Metrics::new());
@@ -132,6 +136,7 @@ impl Admin {
             observer,
             identity,
             rules_known: Arc::new(move || known_in.need_rules()),
+            bodies,
         };
         Self {
             decider: Arc::new(Decider::new(config, parts)),

@@ -27,6 +27,7 @@ pub(crate) struct DeciderParts {
     pub(crate) identity: Arc<Identity>,
     /// An error if the rules are not known yet.
     pub(crate) rules_known: ReadyCheck,
+    pub(crate) bodies: BodyMemory,
 }
 
 /// Decides requests, whatever front end they come through.
@@ -64,12 +65,13 @@ impl Decider {
             observer,
             identity,
             rules_known,
+            bodies,
         } = parts;
         Self {
             store,
             gate,
             access: Access::new(config.tokens.clone()),
-            bodies: BodyMemory::of(config.body_memory),
+            bodies,
             identity,
             open_authorize: config.open_authorize,
             untrusted_proxies: UntrustedProxies::new(),

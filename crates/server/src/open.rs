@@ -7,16 +7,18 @@ use std::time::Duration;
 use tidegate::rules::{Consistency, Rule, RuleSet};
 use tidegate::store::RemoteStore as _;
 use tidegate::{Clock as _, SystemClock};
-use tidegate_gateway::{Gateway, GatewaySettings, UsageSettings};
+use tidegate_gateway::{Gateway, GatewaySettings};
 use tidegate_identity::{Identity, KeptFiles};
 use tidegate_listen::clock::Stopwatch;
 use tidegate_listen::stall::BodyRate;
 use tidegate_listen::{ListenSettings, Threads};
+use tidegate_tower::UsageSettings;
 use tidegate_usage::{UsageSetting, UsageUnit};
 use tokio::sync::Mutex;
 
 use crate::admin::{Admin, Opened};
 use crate::admin_token;
+use crate::body_memory::BodyMemory;
 use crate::certificate_files::{self, CertificateUsers, ServedTls};
 use crate::config::{Config, GatewayConfig};
 use crate::data_dir::{DataDir, DataDirError, LockedDir, running};
@@ -94,7 +96,8 @@ impl Service {
         let identity = Identity::open(&config.identify, config.trusted_proxies.clone())?;
         let identity = Arc::new(identity);
         let prices = KeptPrices::open(config)?;
-        let gateway = match gateway_settings(config, &descriptors, &prices) {
+        let bodies = BodyMemory::of(config.body_memory);
+        let gateway = match gateway_settings(config, &descriptors, &prices, &bodies) {
             Some(settings) => Some(Arc::new(Gateway::new(&settings, Arc::clone(&identity))?)),
             None => None,
         };
@@ -120,6 +123,7 @@ impl Service {
             certificates,
             sinks: recorded.sinks,
             otlp: recorded.counts,
+            bodies,
         };
         let admin = Admin::new(config, opened);
         admin_token::open(&admin)?;
@@ -189,16 +193,17 @@ fn gateway_settings(
     config: &Config,
     descriptors: &FileDescriptors,
     prices: &KeptPrices,
+    bodies: &BodyMemory,
 ) -> Option<GatewaySettings> {
     let gateway = config.gateway.as_ref()?;
     Some(GatewaySettings {
         usage: UsageSettings {
             estimate: gateway.usage.estimate.clone(),
             body_limit: gateway.usage.body_limit,
-            body_memory: config.body_memory,
+            body_memory: Arc::clone(&bodies.clients),
             denied_body: gateway.usage.denied_body,
             notes: Some(Arc::new(current_usage)),
-            prices: prices.list(),
+            prices: prices.lookup(),
         },
         routes: gateway.routes.clone(),
         upstream_ca: gateway.upstream_ca.clone(),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use tidegate_tower::PriceLookup;
 use tidegate_usage::{MoneyUnit, PriceList};
 
 use crate::config::{Config, read_prices};
@@ -40,9 +41,10 @@ impl KeptPrices {
         })
     }
 
-    /// The prices in force.
-    pub(crate) fn list(&self) -> Arc<ArcSwap<PriceList>> {
-        Arc::clone(&self.list)
+    /// Finds the prices in force.
+    pub(crate) fn lookup(&self) -> PriceLookup {
+        let list = Arc::clone(&self.list);
+        Arc::new(move || list.load_full())
     }
 
     /// Reads the prices again when their file changes. After an error the previous ones stay in force.

@@ -9,9 +9,8 @@ use tidegate::document::{self, Problems};
 use tidegate::gate::{FeedbackError, ResetError};
 use tidegate::path::PathError;
 use tidegate_codec::CodecError;
-use tidegate_tower::DenialReason;
+use tidegate_tower::{BodyMemoryUsedUp, DenialReason};
 
-use crate::body_memory::BodyMemoryUsedUp;
 use crate::data_dir::DataDirError;
 use crate::overrides::OverrideError;
 use crate::rulebook::{ChangeError, VersionError};

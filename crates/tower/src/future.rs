@@ -16,11 +16,12 @@ use tower_service::Service;
 
 use crate::background::CarriedCall;
 use crate::body::{ResponseBody, Tail};
-use crate::described::{DenialForm, ReceiptSlot};
+use crate::described::ReceiptSlot;
 use crate::error::RequestError;
 use crate::hold::RequestPermit;
+use crate::protocol::Protocol;
 use crate::question;
-use crate::reply::{self, Protocol};
+use crate::reply;
 use crate::settings::Settings;
 use crate::undo::{Cancellable, Waiting};
 use crate::watch::Watch;
@@ -140,15 +141,9 @@ impl RequestHandler {
         if let Some(protocol) = &self.settings.protocol {
             return protocol.clone();
         }
-        match (
-            Protocol::of(&parts.headers),
-            parts.extensions.get::<DenialForm>(),
-        ) {
-            (Protocol::Http, Some(DenialForm(form))) => Protocol::Model {
-                form: *form,
-                request_id: parts.headers.get("x-request-id").cloned(),
-            },
-            (protocol, _) => protocol,
+        match Protocol::of(&parts.headers) {
+            Protocol::Http => Protocol::of_call(parts),
+            protocol => protocol,
         }
     }
 

@@ -12,6 +12,7 @@ use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::{DenialAnswer, FrontEnd};
 use tidegate::{AttributeError, Attributes, Costs, Gate};
+use tidegate_usage::UsageSetting;
 use tower_layer::Layer;
 
 use crate::admitted::AdmittedRequest;
@@ -19,10 +20,11 @@ use crate::background::BackgroundRequests;
 use crate::described::DescribedCall;
 use crate::error::RequestError;
 use crate::future::{self, DescribedRequest, RequestHandler};
-use crate::reply::Protocol;
+use crate::protocol::Protocol;
 use crate::service::RateLimit;
 use crate::settings::Settings;
 use crate::twins::{self, UnderscoreHeaders};
+use crate::usage::UsageLayer;
 
 /// Puts a [`Gate`] in front of a service: a request is decided first, and goes on only if it is allowed.
 ///
@@ -251,6 +253,42 @@ impl RateLimitLayer {
     #[must_use]
     pub fn settle_bytes(self, cost: impl Fn(u64) -> Option<u64> + Send + Sync + 'static) -> Self {
         self.with(|settings| settings.settle_bytes = Some(Arc::new(cost)))
+    }
+
+    /// Reads what requests to language models cost, as the gateway does: requests in this form are charged what their
+    /// bodies estimate, and settled with what their answers report, before the end of the answer passes on. Their
+    /// clients are denied in the words of the form, and rules may count by the attribute `model`. Units: `tokens`,
+    /// `input_tokens`, `output_tokens`, `uncached_tokens`, and with prices `money`.
+    ///
+    /// A body is read only if a rule that counts such a unit may apply; the service gets it whole. How slowly it may
+    /// arrive, the server in front of the service decides. In place of [`settle`](Self::settle) and the like.
+    ///
+    /// ```
+    /// use axum::{Json, Router, routing::post};
+    /// use serde_json::{Value, json};
+    /// use tidegate_tower::RateLimitLayer;
+    /// use tidegate_usage::UsageForm;
+    ///
+    /// async fn complete(Json(request): Json<Value>) -> Json<Value> {
+    ///     let usage = json!({"prompt_tokens": 9, "completion_tokens": 12});
+    ///     Json(json!({"model": request["model"], "choices": [], "usage": usage}))
+    /// }
+    ///
+    /// fn app(limits: RateLimitLayer) -> Router {
+    ///     Router::new()
+    ///         .route("/v1/chat/completions", post(complete))
+    ///         .layer(limits.usage(UsageForm::openai()))
+    /// }
+    /// ```
+    #[must_use]
+    pub fn usage(self, usage: impl Into<UsageSetting>) -> UsageLayer {
+        UsageLayer::new(self, usage.into())
+    }
+
+    /// The path of a request as rules match it; empty if it has no normal form.
+    pub(crate) fn normal_path(&self, request: &request::Parts) -> String {
+        let path = tidegate::path::normalise(request.uri.path(), self.settings.encoded_slashes);
+        path.unwrap_or_default().into_owned()
     }
 
     /// Under which name decisions are counted. By default [`FrontEnd::Library`].

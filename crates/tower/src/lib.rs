@@ -54,6 +54,9 @@
 //! | [`denied`], [`refused`], [`problem`], [`insert_headers`] | the answers, for front ends that make their own |
 //! | [`DenialSettings`], [`DenialReason`] | the answers to denied clients, and the reasons |
 //! | [`DescribedCall`], [`ReceiptSlot`], [`DenialForm`] | requests whose cost is known once their body was read, and settled by the caller |
+//! | [`UsageLayer`], [`UsageLimit`], [`UsageSettings`] | limits of language models by tokens and money |
+//! | [`UsageReading`], [`ModelCall`], [`UsageBody`] | the same for gateways, which read bodies themselves |
+//! | [`BodyPool`], [`BodyShare`], [`PooledBytes`] | a bound on the memory of bodies |
 //! | [`MeasuredFrom`], [`Unmeasured`] | what adaptive limits learn from answers |
 
 #![forbid(unsafe_code)]
@@ -61,34 +64,44 @@
 mod admitted;
 mod background;
 mod body;
+mod body_memory;
 mod described;
 mod error;
 mod future;
 mod hold;
 mod layer;
+mod protocol;
 mod question;
 mod reply;
 mod service;
 mod settings;
 mod twins;
 mod undo;
+mod usage;
 mod watch;
 
 pub use admitted::AdmittedRequest;
 pub use background::BackgroundRequests;
 pub use body::ResponseBody;
+pub use body_memory::{BodyMemoryUsedUp, BodyPool, BodyShare, PooledBytes};
 pub use described::{DenialForm, DescribedCall, ReceiptSlot};
 pub use error::RequestError;
 pub use future::ResponseFuture;
 pub use hold::RequestPermit;
 pub use layer::RateLimitLayer;
+pub use protocol::Protocol;
 pub use question::{PeerAddress, client_address};
 pub use reply::{
-    DenialReason, DenialSettings, Protocol, denied, denied_with, insert_headers, problem, refused,
+    DenialReason, DenialSettings, denied, denied_with, insert_headers, problem, refused,
 };
 pub use service::RateLimit;
 pub use tidegate::address::ForwardedHeader;
 pub use twins::{UnderscoreHeaders, folded_byte};
+pub use usage::{
+    DeniedBody, ModelCall, ModelRequestBody, ModelRoute, PriceLookup, RefusedCall, Unanswered,
+    UnreadBody, UsageBody, UsageFuture, UsageLayer, UsageLimit, UsageNote, UsageNotes,
+    UsageReading, UsageResults, UsageSettings,
+};
 pub use watch::{MeasuredFrom, Unmeasured};
 
 #[cfg(doctest)]

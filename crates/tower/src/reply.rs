@@ -12,6 +12,7 @@ use tidegate::{Limit, Reason, Retry};
 use tidegate_usage::{DeniedFacts, FormName};
 
 use crate::error::RequestError;
+use crate::protocol::Protocol;
 
 const PROBLEM_TYPES: &str = "https://iana.org/assignments/http-problem-types";
 const QUOTA_EXCEEDED: (&str, &str) = (
@@ -21,7 +22,6 @@ const QUOTA_EXCEEDED: (&str, &str) = (
 /// The attribute with the credentials of a request.
 const AUTHORIZATION: &str = "header.authorization";
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer realm=\"tidegate\"");
-const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 /// Names the permit that is left to the client.
@@ -39,37 +39,6 @@ const REASON: HeaderName = HeaderName::from_static("x-tidegate-reason");
 /// Why a request is not let through, as an extension of its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DenialReason(pub &'static str);
-
-/// The protocol of the reply.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Protocol {
-    /// By status and problem document.
-    Http,
-    /// By `grpc-status`, under this content type.
-    Grpc(HeaderValue),
-    /// By status, in the words of a language model's provider.
-    Model {
-        /// The provider's form.
-        form: FormName,
-        /// The id of the request, if it has one.
-        request_id: Option<HeaderValue>,
-    },
-}
-
-impl Protocol {
-    /// The protocol for the sender of a request with these headers.
-    pub fn of(headers: &HeaderMap) -> Self {
-        let Some(content_type) = headers.get(CONTENT_TYPE) else {
-            return Self::Http;
-        };
-        match content_type.as_bytes().strip_prefix(b"application/grpc") {
-            Some([] | [b'+' | b';', ..]) => Self::Grpc(GRPC),
-            Some([b'-', ..]) => Self::Grpc(content_type.clone()),
-            _ => Self::Http,
-        }
-    }
-}
 
 /// The answer to a request that is not let through.
 struct Refusal {

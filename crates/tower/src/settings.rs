@@ -12,8 +12,9 @@ use tidegate::{AttributeError, Attributes, Costs};
 
 use crate::background::BackgroundRequests;
 use crate::error::RequestError;
+use crate::protocol::Protocol;
 use crate::question::peer_in_extensions;
-use crate::reply::{DenialSettings, Protocol};
+use crate::reply::DenialSettings;
 use crate::twins::{self, UnderscoreHeaders};
 
 type PeerAddressFn = dyn Fn(&request::Parts) -> Option<IpAddr> + Send + Sync;

@@ -107,6 +107,13 @@ pub enum UsageSetting {
     Form(UsageForm),
 }
 
+/// One form, on every path.
+impl From<UsageForm> for UsageSetting {
+    fn from(form: UsageForm) -> Self {
+        Self::Form(form)
+    }
+}
+
 /// The forms that [`UsageSetting::Auto`] chooses from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AutoForms {

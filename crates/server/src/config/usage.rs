@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use http::{HeaderName, HeaderValue};
 use tidegate::document::{Fields, Key, Kind, Node, Problems, Source, Spot, Value};
-use tidegate_gateway::DeniedBody;
+use tidegate_tower::DeniedBody;
 use tidegate_usage::{
     EstimateSettings, FormName, MoneyUnit, OwnForm, PriceAmount, PriceList, PriceRow, UsageForm,
     UsageSetting,

@@ -12,10 +12,11 @@ use http::header::CONTENT_TYPE;
 use hyper::body::{Body, Incoming};
 use prost::Message;
 use tidegate_codec::grpc::{MessageBuffer, framed};
+use tidegate_tower::{BodyMemoryUsedUp, BodyPool, BodyShare};
 
 use super::body::GrpcBody;
 use super::status::{Code, MEDIA_TYPE, Status};
-use crate::body_memory::{BodyMemoryUsedUp, BodyPool, BodyShare, HeldBody, UNCOUNTED};
+use crate::body_memory::{HeldBody, UNCOUNTED};
 
 /// The largest message of a call that never needs a token.
 pub(super) const TINY: usize = 16 << 10;

@@ -14,9 +14,10 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use tidegate::document::Node;
 use tidegate_codec::json;
+use tidegate_tower::BodyShare;
 
 use crate::access::CallScope;
-use crate::body_memory::{BodyMemory, BodyShare, HeldBody, UNCOUNTED};
+use crate::body_memory::{BodyMemory, HeldBody, UNCOUNTED};
 use crate::problem::HttpProblem;
 
 /// The largest body of a call that never needs a token, or that needs no body.

@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use tidegate::gate::{Decision, Observed};
 use tidegate::rules::FrontEnd;
 use tidegate::{Clock as _, Costs, Reason, SystemClock};
-use tidegate_gateway::UsageNote;
 use tidegate_listen::clock::Stopwatch;
 use tidegate_listen::{ArrivedRequest, ExchangeObserver, Exchanges, ObservedExchange};
+use tidegate_tower::UsageNote;
 use tidegate_usage::UsageResult;
 
 use super::access_log::{AccessEnd, AccessEntry, AccessLog};

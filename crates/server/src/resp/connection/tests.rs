@@ -7,6 +7,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::*;
+use crate::body_memory::BodyMemory;
 use crate::config::{Config, Overrides};
 use crate::decider::DeciderParts;
 use crate::store::ServerStore;
@@ -38,6 +39,7 @@ fn connect() -> Client {
         observer: Arc::new(observer),
         identity: Arc::default(),
         rules_known: Arc::new(|| Ok(())),
+        bodies: BodyMemory::of(1 << 20),
     };
     let decider = Arc::new(Decider::new(&config, parts));
     let drain = Drain::new();

@@ -5,14 +5,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, SizeHint};
+use http_body::{Body, Frame, SizeHint};
 use tidegate_usage::{AnswerEnd, AnswerReader};
 use tokio::task::JoinHandle;
 
 use super::call::Settling;
 
 /// The body of an answer: as it comes, or read for the usage that it reports.
-pub(crate) struct UsageBody<B: Body> {
+pub struct UsageBody<B: Body> {
     inner: B,
     reading: Option<Box<BodyReading<B::Error>>>,
 }
@@ -32,7 +32,7 @@ struct BodyReading<E> {
 
 impl<B: Body> UsageBody<B> {
     /// A body that is not read.
-    pub(crate) fn plain(inner: B) -> Self {
+    pub fn plain(inner: B) -> Self {
         Self {
             inner,
             reading: None,

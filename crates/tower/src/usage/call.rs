@@ -5,20 +5,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Response, StatusCode};
-use hyper::body::Body;
+use http_body::Body;
 use tidegate::gate::Receipt;
 use tidegate::{Costs, Gate};
-use tidegate_tower::ReceiptSlot;
 use tidegate_usage::{
     AnswerEnd, AnswerKind, AnswerReader, ModelPrice, TokenCounts, UsageForm, UsageResult,
 };
 use tokio::task::JoinHandle;
 
-use super::{Unanswered, UsageBody, UsageResults};
-use crate::settings::UsageNote;
+use super::{Unanswered, UsageBody, UsageNote, UsageResults};
+use crate::described::ReceiptSlot;
 
-/// A request whose cost is an estimate. Dropped before it was answered, it keeps the estimate.
-pub(crate) struct ModelCall {
+/// A request to a language model whose cost is an estimate. Dropped before it was answered, it keeps the estimate.
+pub struct ModelCall {
     pub(super) form: UsageForm,
     pub(super) slot: ReceiptSlot,
     pub(super) times: u64,
@@ -41,8 +40,8 @@ impl Drop for ModelCall {
 }
 
 impl ModelCall {
-    /// Settles an answer, now or at the end of its body.
-    pub(crate) async fn attend<B: Body<Data = Bytes>>(
+    /// Settles an answer, now or at the end of its body, which passes on once that is done.
+    pub async fn attend<B: Body<Data = Bytes>>(
         mut self: Box<Self>,
         gate: &Arc<Gate>,
         answer: Response<B>,

@@ -1,0 +1,244 @@
+//! Before a request is decided: what it may cost by its body.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, request};
+use tidegate::Costs;
+use tidegate_usage::{ModelPrice, ModelRequest, TokenEstimate, UsageForm, UsageSetting, UsageUnit};
+
+use super::{DeniedBody, ModelCall, UsageResults, UsageSettings};
+use crate::body_memory::{BodyMemoryUsedUp, PooledBytes};
+use crate::described::{DenialForm, DescribedCall, ReceiptSlot};
+use crate::protocol::Protocol;
+use crate::reply;
+
+/// The attribute with the name of the model.
+const MODEL: &str = "model";
+
+/// The answer to a request that is not decided.
+pub type RefusedCall = Box<Response<Bytes>>;
+
+/// Reads what requests to language models may cost, and counts what became of that.
+pub struct UsageReading {
+    settings: UsageSettings,
+    results: Arc<UsageResults>,
+}
+
+/// How the requests of a route are read.
+#[derive(Debug, Clone, Copy)]
+pub struct ModelRoute<'r> {
+    /// The form of its bodies.
+    pub form: &'r UsageForm,
+    /// The path of the request, in its normal form.
+    pub path: &'r str,
+    /// Whether streams are asked to include their usage.
+    pub adds_usage: bool,
+}
+
+/// Why a body is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnreadBody {
+    /// It is compressed.
+    #[error(
+        "the body of the request is encoded, and its cost cannot be read; send it without `Content-Encoding`"
+    )]
+    Encoded,
+    /// It is longer than may be.
+    #[error(
+        "the body of the request is longer than {0} bytes, which is the most that is read here"
+    )]
+    TooLong(usize),
+    /// The bodies of others take all of the memory.
+    #[error(transparent)]
+    NoMemory(#[from] BodyMemoryUsedUp),
+    /// It could not be received.
+    #[error("the body of the request could not be read")]
+    Broken,
+}
+
+impl UnreadBody {
+    /// The status of the answer.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::Encoded => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::NoMemory(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Broken => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+impl UsageReading {
+    /// With these settings.
+    pub fn new(settings: UsageSettings) -> Self {
+        Self {
+            settings,
+            results: Arc::default(),
+        }
+    }
+
+    /// What became of the usage of requests.
+    pub fn results(&self) -> &Arc<UsageResults> {
+        &self.results
+    }
+
+    /// Puts the words in which a client is denied into the extensions of its request, by the setting of its route and
+    /// its path.
+    pub fn set_denial_form(&self, usage: &UsageSetting, path: &str, head: &mut request::Parts) {
+        let form = match self.settings.denied_body {
+            DeniedBody::Problem => None,
+            DeniedBody::Of(form) => Some(form),
+            DeniedBody::Form => usage.form(path).map(UsageForm::name),
+        };
+        if let Some(form) = form {
+            head.extensions.insert(DenialForm(form));
+        }
+    }
+
+    /// The form in which the body of a request is read. None if it says nothing that a rule counts, or if the request
+    /// is denied whatever it says.
+    pub fn form<'u>(
+        &self,
+        usage: &'u UsageSetting,
+        path: &str,
+        head: &request::Parts,
+        described: &DescribedCall,
+    ) -> Option<&'u UsageForm> {
+        let form = usage.form(path).filter(|_| head.method == Method::POST)?;
+        let is_read = described.may_count_units(MODEL) && !described.is_denied_outright(MODEL);
+        is_read.then_some(form)
+    }
+
+    /// Memory for a body that is read, unless its headers say that it cannot be.
+    pub fn start(&self, headers: &HeaderMap) -> Result<PooledBytes, UnreadBody> {
+        let encoding = headers.get(CONTENT_ENCODING);
+        if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+            return Err(UnreadBody::Encoded);
+        }
+        let length = headers.get(CONTENT_LENGTH);
+        let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+        if length.is_some_and(|length| length > self.settings.body_limit) {
+            return Err(UnreadBody::TooLong(self.settings.body_limit));
+        }
+        Ok(PooledBytes::new(&self.settings.body_memory))
+    }
+
+    /// Appends a part of a body.
+    pub fn push(&self, body: &mut PooledBytes, data: &[u8]) -> Result<(), UnreadBody> {
+        if body.len() + data.len() > self.settings.body_limit {
+            return Err(UnreadBody::TooLong(self.settings.body_limit));
+        }
+        Ok(body.push(data)?)
+    }
+
+    /// Sets what a request costs by its whole body, and changes it so that its answer can be read. None if the body is
+    /// not that of a request to a language model.
+    pub fn model_call(
+        &self,
+        route: ModelRoute<'_>,
+        body: &mut Bytes,
+        described: &mut DescribedCall,
+        head: &mut request::Parts,
+    ) -> Result<Option<Box<ModelCall>>, RefusedCall> {
+        let Some(mut asked) = ModelRequest::read(route.form, route.path, body) else {
+            return Ok(None);
+        };
+        if !route.adds_usage {
+            asked.include_usage = None;
+        }
+        let model = asked.model.take();
+        let prices = (self.settings.prices)();
+        let price = prices.price(model.as_deref().unwrap_or_default());
+        if let Some(model) = model.clone()
+            && described.attribute(MODEL).is_none()
+        {
+            // A name that cannot be an attribute is none.
+            let _ = described.set(MODEL, model);
+        }
+        let mut estimate = asked.estimate(&self.settings.estimate);
+        for limit in described.unit_limits() {
+            let unit = UsageUnit::named(limit.unit.as_str());
+            if let (Some(unit), false) = (unit, limit.is_shadow) {
+                if unit == UsageUnit::Money && price.is_none() {
+                    return Err(unpriced(&limit.rule, model.as_deref(), head));
+                }
+                estimate.fit(unit, limit.most, price.as_ref());
+            }
+        }
+        let costs = estimated_costs(&estimate, price.as_ref());
+        let note = self.settings.notes.as_ref().and_then(|notes| notes());
+        if let Some(note) = &note {
+            note.estimated(model.as_deref(), &costs);
+        }
+        described.set_costs(costs);
+        let edit = asked.include_usage.as_ref();
+        if let Some(edit) = edit {
+            *body = edit.apply(body);
+            let has_length = head.headers.contains_key(CONTENT_LENGTH);
+            if has_length {
+                let length = HeaderValue::from(body.len());
+                head.headers.insert(CONTENT_LENGTH, length);
+            }
+        }
+        let identity = HeaderValue::from_static("identity");
+        head.headers.insert(ACCEPT_ENCODING, identity);
+        let slot = ReceiptSlot::default();
+        head.extensions.insert(slot.clone());
+        Ok(Some(Box::new(ModelCall {
+            form: route.form.clone(),
+            slot,
+            times: asked.times,
+            leaves_out_usage: edit.is_some(),
+            estimate: estimate.counts(),
+            price,
+            results: Arc::clone(&self.results),
+            note,
+            is_open: true,
+        })))
+    }
+
+    /// The costs of a request whose body is not read: it costs nothing but itself.
+    pub fn unread_costs() -> Costs {
+        Costs::by_unit([]).unwrap_or(Costs::from(1))
+    }
+
+    /// The answer to a request whose body is not read, in the words of its form.
+    pub fn refuse(error: UnreadBody, head: &request::Parts) -> RefusedCall {
+        let (status, protocol) = (error.status(), Protocol::of_call(head));
+        let mut reply = reply::denied_with(status, "refused", &error.to_string(), &protocol);
+        if let UnreadBody::NoMemory(_) = error {
+            reply.headers_mut().remove("x-should-retry");
+            let soon = HeaderValue::from_static("1");
+            reply.headers_mut().insert(http::header::RETRY_AFTER, soon);
+        }
+        Box::new(reply)
+    }
+}
+
+impl fmt::Debug for UsageReading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.settings.fmt(f)
+    }
+}
+
+fn estimated_costs(estimate: &TokenEstimate, price: Option<&ModelPrice>) -> Costs {
+    let costs = UsageUnit::ALL.into_iter();
+    let costs = costs.filter_map(|unit| Some((unit.name(), estimate.cost(unit, price)?)));
+    // Costs of units that are all different, and none too large, are valid.
+    Costs::by_unit(costs).unwrap_or(Costs::from(1))
+}
+
+fn unpriced(rule: &str, model: Option<&str>, head: &request::Parts) -> RefusedCall {
+    let model = model.map_or_else(
+        || "the request names no model".to_owned(),
+        |model| format!("the model `{model}` has no price"),
+    );
+    let detail = format!("{model}, and the limit `{rule}` counts money");
+    let protocol = Protocol::of_call(head);
+    let reply = reply::denied_with(StatusCode::FORBIDDEN, "unpriced", &detail, &protocol);
+    Box::new(reply)
+}
