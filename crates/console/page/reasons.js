@@ -8,6 +8,7 @@ const REASONS = {
   store_unavailable: ['store unavailable', 'The store does not answer, and the rule denies then.'],
   invalid_credentials: ['invalid credentials', 'The credentials are not valid, and the rule reads what they should give.'],
   keys_unavailable: ['keys unavailable', 'The credentials cannot be verified: no key was ever loaded.'],
+  unpriced: ['no price', 'The rule counts money, and the model has no price.'],
 };
 
 /** A reason in a few words. */

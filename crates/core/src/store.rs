@@ -46,6 +46,12 @@ pub trait RemoteStore: Send + Sync + 'static {
     /// the outcomes of the others say what they would have answered, over their untouched state.
     fn charge<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes>;
 
+    /// The answers to a request, if one of its charges is denied by what this instance remembers: then the store need
+    /// not be called. None if that is not known.
+    fn remembered_denial(&self, _request: &Request<'_>) -> Option<Outcomes> {
+        None
+    }
+
     /// Answers whether each charge would be allowed, and changes nothing.
     fn peek<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes>;
 

@@ -48,7 +48,7 @@ impl<L> Ingress<L> {
             return Ok((Request::from_parts(head, body), None));
         };
         let mut call = None;
-        if let Some(form) = reading.form(usage, &path, &head, &described) {
+        if let Some(form) = reading.form(usage, &path, &head, (&self.layer, &described))? {
             let start = self.read_body(&head, &mut body).await;
             let mut start = start.map_err(|failure| refused(&failure, &head))?;
             let route = ModelRoute {
@@ -56,7 +56,7 @@ impl<L> Ingress<L> {
                 path: &path,
                 adds_usage: route.config.adds_usage,
             };
-            call = reading.model_call(route, &mut start.bytes, &mut described, &mut head)?;
+            call = reading.model_call(route, &mut start.bytes, &mut described, &mut head);
             if let Some(screened) = head.extensions.get_mut::<Screened>() {
                 screened.start = Some(Box::new(start));
             }

@@ -50,9 +50,14 @@ pub struct Attributes<'a> {
     /// are among the entries too, in a form.
     refused: Vec<(Cow<'a, str>, CredentialProblem)>,
     awaits_key: bool,
+    /// Whether its cost in [`MONEY`] is not known.
+    is_unpriced: bool,
     costs: Costs,
     at: Option<Timestamp>,
 }
+
+/// The unit of rules that deny a request without a price.
+pub(crate) const MONEY: &str = "money";
 
 /// Whether a path goes on in the form in which it is matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,6 +135,7 @@ impl<'a> Attributes<'a> {
             other_paths: Vec::new(),
             refused: Vec::new(),
             awaits_key: false,
+            is_unpriced: false,
             costs: Costs::from(1),
             at: None,
         }
@@ -407,9 +413,22 @@ impl<'a> Attributes<'a> {
                 .map(|(name, problem)| (owned(name), problem))
                 .collect(),
             awaits_key: self.awaits_key,
+            is_unpriced: self.is_unpriced,
             costs: self.costs,
             at: self.at,
         }
+    }
+
+    /// Says that nothing is known of what the request costs in `money`, such as for a model without a price: rules that
+    /// count it deny the request.
+    pub fn set_unpriced(&mut self) {
+        self.is_unpriced = true;
+    }
+
+    /// Whether its cost in `money` is not known.
+    #[inline]
+    pub(crate) fn is_unpriced(&self) -> bool {
+        self.is_unpriced
     }
 
     /// Makes this the time of the request: for replays and tests.

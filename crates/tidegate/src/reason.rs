@@ -18,11 +18,13 @@ pub enum Reason {
     InvalidCredentials,
     /// The credentials cannot be verified, because no key was ever loaded.
     KeysUnavailable,
+    /// The rule counts money, and the model of the request has no price.
+    Unpriced,
 }
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::OverLimit,
         Self::Blocked,
         Self::MissingAttribute,
@@ -30,6 +32,7 @@ impl Reason {
         Self::StoreUnavailable,
         Self::InvalidCredentials,
         Self::KeysUnavailable,
+        Self::Unpriced,
     ];
 
     /// The name in answers, logs and metrics.
@@ -42,6 +45,7 @@ impl Reason {
             Self::StoreUnavailable => "store_unavailable",
             Self::InvalidCredentials => "invalid_credentials",
             Self::KeysUnavailable => "keys_unavailable",
+            Self::Unpriced => "unpriced",
         }
     }
 
@@ -56,7 +60,7 @@ impl Reason {
     pub fn status(self) -> u16 {
         match self {
             Self::OverLimit | Self::TooExpensive => 429,
-            Self::Blocked => 403,
+            Self::Blocked | Self::Unpriced => 403,
             Self::MissingAttribute => 400,
             Self::InvalidCredentials => 401,
             Self::StoreUnavailable | Self::KeysUnavailable => 503,

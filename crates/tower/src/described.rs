@@ -33,6 +33,11 @@ impl DescribedCall {
         self.attributes.set_cost(costs);
     }
 
+    /// Says that the model of the request has no price: rules that count money deny it.
+    pub fn set_unpriced(&mut self) {
+        self.attributes.set_unpriced();
+    }
+
     /// Whether a rule may apply that counts another unit than requests. `unknown` is an attribute that the request will
     /// have.
     pub fn may_count_units(&self, unknown: &str) -> bool {

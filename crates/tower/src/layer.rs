@@ -264,14 +264,12 @@ impl RateLimitLayer {
     /// arrive, the server in front of the service decides. In place of [`settle`](Self::settle) and the like.
     ///
     /// ```
-    /// use axum::{Json, Router, routing::post};
-    /// use serde_json::{Value, json};
+    /// use axum::{Router, routing::post};
     /// use tidegate_tower::RateLimitLayer;
     /// use tidegate_usage::UsageForm;
     ///
-    /// async fn complete(Json(request): Json<Value>) -> Json<Value> {
-    ///     let usage = json!({"prompt_tokens": 9, "completion_tokens": 12});
-    ///     Json(json!({"model": request["model"], "choices": [], "usage": usage}))
+    /// async fn complete(_request: String) -> &'static str {
+    ///     r#"{"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 12}}"#
     /// }
     ///
     /// fn app(limits: RateLimitLayer) -> Router {
@@ -407,6 +405,25 @@ impl RateLimitLayer {
             attributes,
             rules,
         })
+    }
+
+    /// The answer to a request whose body need not be read, because it is denied whatever that says: by what is known
+    /// without a call of a remote store. `unknown` is an attribute that its body will give.
+    pub fn deny_unread(
+        &self,
+        described: &DescribedCall,
+        request: &request::Parts,
+        unknown: &str,
+    ) -> Option<Box<Response<Bytes>>> {
+        let (rules, front_end) = (&described.rules, self.settings.front_end);
+        let receipt = self
+            .gate
+            .denied_already(rules, front_end, &described.attributes, unknown)?;
+        let handler = RequestHandler {
+            gate: Arc::clone(&self.gate),
+            settings: Arc::clone(&self.settings),
+        };
+        handler.answer(request, Ok(Box::new(receipt))).err()
     }
 
     /// The gate that decides.

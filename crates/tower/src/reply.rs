@@ -385,6 +385,13 @@ fn detail(decision: &Decision) -> String {
         Some(Reason::KeysUnavailable) => format!(
             "the token of the request cannot be verified now, and the limit `{name}` needs it; try again later"
         ),
+        Some(Reason::Unpriced) => {
+            let model = headline.unpriced_model().map_or_else(
+                || "the request names no model".to_owned(),
+                |model| format!("the model `{model}` has no price"),
+            );
+            format!("{model}, and the limit `{name}` counts money")
+        }
         // `OverLimit`. The enum is `non_exhaustive`: name every other reason above.
         _ => {
             let wait = decision.seconds_to_retry().unwrap_or(1);

@@ -257,6 +257,20 @@ impl StoreInner {
         }
     }
 
+    /// The outcomes of a request that a charge would deny without asking Redis.
+    pub(super) fn denial_for(&self, plan: &Plan<'_>) -> Option<Outcomes> {
+        // One that is leased alone is denied by its pool.
+        if plan.at.is_some() || plan.charges.len() == 1 && self.has_leased(plan) {
+            return None;
+        }
+        self.remembered_denial(plan)
+    }
+
+    /// Whether a limit is leased.
+    pub(super) fn has_leased(&self, plan: &Plan<'_>) -> bool {
+        plan.charges.iter().any(|planned| self.is_leased(planned))
+    }
+
     /// The outcomes of a request that is known to be denied still; none if Redis has to be asked.
     pub(super) fn remembered_denial(&self, plan: &Plan<'_>) -> Option<Outcomes> {
         let denials: SmallVec<[Option<Outcome>; 4]> = plan

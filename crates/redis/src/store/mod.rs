@@ -259,6 +259,10 @@ impl RemoteStore for RedisStore {
         })
     }
 
+    fn remembered_denial(&self, request: &Request<'_>) -> Option<Outcomes> {
+        self.inner.denial_for(&self.inner.plan(request))
+    }
+
     fn peek<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes> {
         self.call(async {
             let deadline = self.inner.router.deadline();
@@ -270,16 +274,11 @@ impl RemoteStore for RedisStore {
         self.call(async {
             let inner = &self.inner;
             let (plan, deadline) = (inner.plan(request), inner.router.deadline());
-            if plan.at.is_none() {
-                let is_leased = plan.charges.iter().any(|planned| inner.is_leased(planned));
-                if !(is_leased && plan.charges.len() == 1)
-                    && let Some(outcomes) = inner.remembered_denial(&plan)
-                {
-                    return Ok(outcomes);
-                }
-                if is_leased {
-                    return inner.preview_leased(&plan, deadline).await;
-                }
+            if let Some(outcomes) = inner.denial_for(&plan) {
+                return Ok(outcomes);
+            }
+            if plan.at.is_none() && inner.has_leased(&plan) {
+                return inner.preview_leased(&plan, deadline).await;
             }
             inner.preview_exact(&plan, deadline).await
         })

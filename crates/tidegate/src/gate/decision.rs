@@ -374,11 +374,19 @@ impl<'d> LimitOutcome<'d> {
         missing.of(self.rule)
     }
 
+    /// The model of the request, if it is denied because that has no price.
+    pub fn unpriced_model(&self) -> Option<&'d str> {
+        match self.decided.lacking.as_deref()? {
+            Lacking::Unpriced { model } => model.as_deref(),
+            _ => None,
+        }
+    }
+
     /// The attribute that the request's credentials should give, if it is denied because they are not valid.
     pub fn refused(&self) -> Option<&'d str> {
         match self.decided.lacking.as_deref()? {
             Lacking::Refused { attribute, .. } => Some(attribute),
-            Lacking::Missing(_) => None,
+            Lacking::Missing(_) | Lacking::Unpriced { .. } => None,
         }
     }
 }

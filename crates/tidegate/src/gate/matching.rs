@@ -10,7 +10,7 @@ use tidegate_core::{Costs, Timestamp};
 use super::in_force::InForce;
 use super::rule_decision::{Lacking, LimitDecision, RuleDecision, RuleDecisions, stage_of};
 use super::{Gate, RulesInForce};
-use crate::attributes::Attributes;
+use crate::attributes::{Attributes, MONEY};
 use crate::credentials::InvalidCredentials;
 use crate::rules::{CounterKey, Facts, Grant, GrantSource, Mode, RuleCounts, Unmet, add_one};
 
@@ -155,6 +155,13 @@ impl RuleMatcher<'_, '_> {
                 None
             }
             (CounterKey::Known(_), Grant::Blocked) => None,
+            (CounterKey::Known(_), Grant::Limits(_))
+                if attributes.is_unpriced() && rule.unit().as_str() == MONEY =>
+            {
+                let model = attributes.get("model").map(str::to_owned);
+                lacking = Some(Arc::new(Lacking::Unpriced { model }));
+                None
+            }
             (CounterKey::Known(key), Grant::Limits(_)) => {
                 let is_unread;
                 (unit_cost, is_unread) = rule.unit_cost(attributes);

@@ -79,6 +79,8 @@ pub(super) enum Lacking {
     Missing(MissingNames),
     /// The one that the request's credentials should give, and why they do not.
     Refused { attribute: String, reason: Reason },
+    /// None: the rule counts money, and this model has no price.
+    Unpriced { model: Option<String> },
 }
 
 impl LimitDecision {
@@ -213,7 +215,7 @@ impl RuleDecision {
     pub(super) fn refusal(&self) -> Option<Reason> {
         match self.lacking.as_deref()? {
             Lacking::Refused { reason, .. } => Some(*reason),
-            Lacking::Missing(_) => None,
+            Lacking::Missing(_) | Lacking::Unpriced { .. } => None,
         }
     }
 
@@ -227,6 +229,9 @@ impl RuleDecision {
     fn reason_of_denial(&self, answer: &LimitDecision, in_force: &InForce) -> Reason {
         if let Some(reason) = answer.failure.or_else(|| self.refusal()) {
             return reason;
+        }
+        if let Some(Lacking::Unpriced { .. }) = self.lacking.as_deref() {
+            return Reason::Unpriced;
         }
         if self.key.is_none() {
             // One that is blocked would be denied with the attribute, too.

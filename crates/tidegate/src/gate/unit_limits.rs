@@ -1,12 +1,14 @@
 //! What is known of the rules for a request before its cost is: whether they count units that its body has, whether
 //! they deny it outright, and how much of each unit they can grant.
 
-use tidegate_core::CostUnit;
+use tidegate_core::{CostUnit, Costs, Store};
 
 use super::matching::{NoPart, RuleMatcher};
-use super::{Gate, RulesInForce};
+use super::pipeline::{Step, Verb};
+use super::rule_decision::{ChargeStage, RuleDecision};
+use super::{Gate, Receipt, RulesInForce};
 use crate::attributes::Attributes;
-use crate::rules::{Facts, Mode, Unmet};
+use crate::rules::{Facts, FrontEnd, Mode, Unmet};
 
 /// How much of a unit a rule can ever grant to one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +63,42 @@ impl Gate {
                         .is_ok_and(|matched| matched.key.is_none())
             })
         })
+    }
+
+    /// The decision about a request whose costs in other units than requests are not known yet, if it is denied by what
+    /// is known without a call of a remote store: all of a store in memory, and denials that a remote one remembers.
+    /// Nothing is charged. Rules that read `unknown` are left out.
+    pub fn denied_already(
+        &self,
+        rules: &RulesInForce,
+        front_end: FrontEnd,
+        attributes: &Attributes<'_>,
+        unknown: &str,
+    ) -> Option<Receipt> {
+        let (began, costs) = (self.begin(), Costs::by_unit([]).ok()?);
+        let mut pipeline = self.pipeline(rules, attributes, &costs);
+        let is_asked = |rule: &mut RuleDecision| {
+            rule.stage == ChargeStage::Enforced && !rules.at(rule.rule).reads(unknown)
+        };
+        pipeline.rules.retain(is_asked);
+        let step = Step::Together(ChargeStage::Enforced);
+        let outcomes = {
+            let call = pipeline.call(step);
+            if call.verb != Verb::Charge || call.charges.is_empty() {
+                return None;
+            }
+            match &self.store {
+                Store::Memory(store) => store.peek(&call.request()),
+                Store::Remote(store) => store.remembered_denial(&call.request())?,
+            }
+        };
+        if outcomes.iter().all(|outcome| outcome.allowed) {
+            return None;
+        }
+        pipeline.record(step, &outcomes);
+        let receipt = pipeline.into_receipt(costs.clone());
+        self.observe(began, front_end, (attributes, &costs).into(), &receipt);
+        Some(receipt)
     }
 
     /// How much rules that count other units than requests can grant to a request. Charges and counts nothing.

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::grant::Grant;
 use super::rule::{Missing, Mode, OnStoreFailure, Rule};
+use crate::attributes::MONEY;
 use crate::reason::Reason;
 
 /// The protocol through which a decision is requested. A program that embeds the gate is [`Library`](Self::Library).
@@ -260,6 +261,7 @@ impl Rule {
             Reason::MissingAttribute => self.missing == Missing::Deny && !self.per.is_empty(),
             Reason::StoreUnavailable => self.on_store_failure == OnStoreFailure::Deny,
             Reason::InvalidCredentials | Reason::KeysUnavailable => self.reads_identity(),
+            Reason::Unpriced => self.unit.as_str() == MONEY,
         };
         can && self.mode == Mode::Enforce
     }

@@ -79,8 +79,8 @@ impl UsageLayer {
         let Some(mut described) = self.limits.describe_call(head).await else {
             return Ok((ModelRequestBody::arriving(body), None));
         };
-        let form = self.reading.form(&self.usage, &path, head, &described);
-        let Some(form) = form else {
+        let known = (&self.limits, &described);
+        let Some(form) = self.reading.form(&self.usage, &path, head, known)? else {
             described.set_costs(UsageReading::unread_costs());
             described.keep(head);
             return Ok((ModelRequestBody::arriving(body), None));
@@ -94,7 +94,7 @@ impl UsageLayer {
         };
         let call = self
             .reading
-            .model_call(route, &mut bytes, &mut described, head)?;
+            .model_call(route, &mut bytes, &mut described, head);
         if call.is_none() {
             described.set_costs(UsageReading::unread_costs());
         }

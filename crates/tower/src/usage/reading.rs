@@ -12,6 +12,7 @@ use tidegate_usage::{ModelPrice, ModelRequest, TokenEstimate, UsageForm, UsageSe
 use super::{DeniedBody, ModelCall, UsageResults, UsageSettings};
 use crate::body_memory::{BodyMemoryUsedUp, PooledBytes};
 use crate::described::{DenialForm, DescribedCall, ReceiptSlot};
+use crate::layer::RateLimitLayer;
 use crate::protocol::Protocol;
 use crate::reply;
 
@@ -100,17 +101,24 @@ impl UsageReading {
     }
 
     /// The form in which the body of a request is read. None if it says nothing that a rule counts, or if the request
-    /// is denied whatever it says.
+    /// is denied whatever it says. An error, the answer, if it is denied by what is known without the store.
     pub fn form<'u>(
         &self,
         usage: &'u UsageSetting,
         path: &str,
         head: &request::Parts,
-        described: &DescribedCall,
-    ) -> Option<&'u UsageForm> {
-        let form = usage.form(path).filter(|_| head.method == Method::POST)?;
-        let is_read = described.may_count_units(MODEL) && !described.is_denied_outright(MODEL);
-        is_read.then_some(form)
+        (layer, described): (&RateLimitLayer, &DescribedCall),
+    ) -> Result<Option<&'u UsageForm>, RefusedCall> {
+        let Some(form) = usage.form(path).filter(|_| head.method == Method::POST) else {
+            return Ok(None);
+        };
+        if !described.may_count_units(MODEL) || described.is_denied_outright(MODEL) {
+            return Ok(None);
+        }
+        match layer.deny_unread(described, head, MODEL) {
+            Some(denied) => Err(denied),
+            None => Ok(Some(form)),
+        }
     }
 
     /// Memory for a body that is read, unless its headers say that it cannot be.
@@ -143,10 +151,8 @@ impl UsageReading {
         body: &mut Bytes,
         described: &mut DescribedCall,
         head: &mut request::Parts,
-    ) -> Result<Option<Box<ModelCall>>, RefusedCall> {
-        let Some(mut asked) = ModelRequest::read(route.form, route.path, body) else {
-            return Ok(None);
-        };
+    ) -> Option<Box<ModelCall>> {
+        let mut asked = ModelRequest::read(route.form, route.path, body)?;
         if !route.adds_usage {
             asked.include_usage = None;
         }
@@ -163,11 +169,11 @@ impl UsageReading {
         for limit in described.unit_limits() {
             let unit = UsageUnit::named(limit.unit.as_str());
             if let (Some(unit), false) = (unit, limit.is_shadow) {
-                if unit == UsageUnit::Money && price.is_none() {
-                    return Err(unpriced(&limit.rule, model.as_deref(), head));
-                }
                 estimate.fit(unit, limit.most, price.as_ref());
             }
+        }
+        if price.is_none() {
+            described.set_unpriced();
         }
         let costs = estimated_costs(&estimate, price.as_ref());
         let note = self.settings.notes.as_ref().and_then(|notes| notes());
@@ -188,7 +194,7 @@ impl UsageReading {
         head.headers.insert(ACCEPT_ENCODING, identity);
         let slot = ReceiptSlot::default();
         head.extensions.insert(slot.clone());
-        Ok(Some(Box::new(ModelCall {
+        Some(Box::new(ModelCall {
             form: route.form.clone(),
             slot,
             times: asked.times,
@@ -198,7 +204,7 @@ impl UsageReading {
             results: Arc::clone(&self.results),
             note,
             is_open: true,
-        })))
+        }))
     }
 
     /// The costs of a request whose body is not read: it costs nothing but itself.
@@ -230,15 +236,4 @@ fn estimated_costs(estimate: &TokenEstimate, price: Option<&ModelPrice>) -> Cost
     let costs = costs.filter_map(|unit| Some((unit.name(), estimate.cost(unit, price)?)));
     // Costs of units that are all different, and none too large, are valid.
     Costs::by_unit(costs).unwrap_or(Costs::from(1))
-}
-
-fn unpriced(rule: &str, model: Option<&str>, head: &request::Parts) -> RefusedCall {
-    let model = model.map_or_else(
-        || "the request names no model".to_owned(),
-        |model| format!("the model `{model}` has no price"),
-    );
-    let detail = format!("{model}, and the limit `{rule}` counts money");
-    let protocol = Protocol::of_call(head);
-    let reply = reply::denied_with(StatusCode::FORBIDDEN, "unpriced", &detail, &protocol);
-    Box::new(reply)
 }

@@ -15,6 +15,7 @@ mod replies;
 mod settling;
 mod store;
 mod tonic_service;
+mod usage;
 mod waiting;
 
 use std::net::IpAddr;
