@@ -20,17 +20,21 @@ pub(crate) use others::OtherInstance;
 
 use std::sync::{Arc, OnceLock};
 
-use tidegate::gate::{Charged, ObservedRule, RuleInForce, RuleWatch, RulesInForce};
+use tidegate::gate::{
+    Charged, ObservedRule, RuleInForce, RuleWatch, RulesInForce, SettledUse, UseCounter,
+};
 use tidegate::rules::{FrontEnd, Rule, RuleSettings, ValueDigest, Verdict};
 use tidegate::{Clock as _, SystemClock};
-use tidegate_activity::{ActivitySettings, LiveActivity, OutcomeCounts, RuleActivity};
+use tidegate_activity::{
+    ActivitySettings, LiveActivity, OutcomeCounts, RuleActivity, SeenClient as _, SeenRequest,
+};
 
 use crate::config::{ActivityMode, Config};
 use crate::data_dir::LockedDir;
 use history::HistoryFile;
 use kept::{KeptEvents, KeptHistory};
 use others::KeptParts;
-use seen::{GrantTexts, SeenDecision};
+use seen::{GrantTexts, SeenDecision, SettledClient};
 
 /// The activity of this server.
 pub(crate) struct ServerActivity {
@@ -129,6 +133,14 @@ impl ServerActivity {
         });
     }
 
+    /// Counts what a request cost that was counted before.
+    pub(crate) fn note_cost(&self, cost: u64) {
+        self.live.add_requests(&OutcomeCounts {
+            cost,
+            ..OutcomeCounts::default()
+        });
+    }
+
     /// Writes the history to the data directory, if there is one. Waits for the disk.
     pub(crate) fn write_history(&self, rules: &RulesInForce) {
         if let Some(history) = &self.history {
@@ -165,9 +177,15 @@ impl WatchedRule {
     }
 }
 
+impl WatchedRule {
+    fn keys(&self) -> &Arc<RuleActivity> {
+        self.keys.get_or_init(|| self.activity.live.rule(&self.id))
+    }
+}
+
 impl RuleWatch for WatchedRule {
     fn decided(&self, rule: &ObservedRule<'_, '_>) {
-        let keys = self.keys.get_or_init(|| self.activity.live.rule(&self.id));
+        let keys = self.keys();
         let client = SeenDecision {
             activity: &self.activity,
             rule,
@@ -184,6 +202,28 @@ impl RuleWatch for WatchedRule {
                 keys.used(&key, admitted, &client);
             }
         }
+    }
+
+    fn reserved(&self, rule: &ObservedRule<'_, '_>) -> Option<UseCounter> {
+        let (key, keys) = (rule.key()?.into_owned(), Arc::clone(self.keys()));
+        let decision = SeenDecision {
+            activity: &self.activity,
+            rule,
+            grants: &self.grants,
+        };
+        let (request, is_shadow) = (decision.request(), rule.is_shadow());
+        let activity = Arc::clone(&self.activity);
+        Some(Box::new(move |settled: SettledUse| {
+            let client = SettledClient {
+                activity: &activity,
+                request: SeenRequest {
+                    cost: settled.cost,
+                    ..request
+                },
+                is_shadow,
+            };
+            keys.used(&key, settled.charged, &client);
+        }))
     }
 }
 

@@ -108,7 +108,34 @@ impl SeenClient for SeenDecision<'_, '_, '_> {
     }
 }
 
+/// A request that was reserved, now that its cost is known.
+pub(super) struct SettledClient<'s> {
+    pub(super) activity: &'s ServerActivity,
+    pub(super) request: SeenRequest,
+    pub(super) is_shadow: bool,
+}
+
+impl SeenClient for SettledClient<'_> {
+    fn name(&self) -> KeyName {
+        self.activity.key_name(&self.request)
+    }
+
+    fn request(&self) -> SeenRequest {
+        self.request.clone()
+    }
+
+    fn is_shadow(&self) -> bool {
+        self.is_shadow
+    }
+}
+
 impl ServerActivity {
+    /// The key of a request as it is shown.
+    fn key_name(&self, request: &SeenRequest) -> KeyName {
+        let key = request.texts.key();
+        KeyName::new(key.map(|(name, value)| self.key_part(name, value)))
+    }
+
     /// An attribute as it is shown.
     fn kept(&self, name: &str, value: &str) -> KeptAttribute {
         let is_hidden = self.is_anonymous && !NEVER_HIDDEN.contains(&name);
@@ -153,7 +180,6 @@ impl ShowRequests for ServerActivity {
     }
 
     fn denied(&self, request: &SeenRequest) -> DeniedRequest {
-        let key = request.texts.key();
         // As all instances show it.
         let attribute = |name| {
             let value = request.texts.attribute(name)?;
@@ -162,7 +188,7 @@ impl ShowRequests for ServerActivity {
         DeniedRequest {
             at: request.at,
             reason: request.denied_for.unwrap_or_default().into(),
-            key: KeyName::new(key.map(|(name, value)| self.key_part(name, value))),
+            key: self.key_name(request),
             method: attribute("method"),
             path: attribute("path"),
             address: attribute("ip"),

@@ -15,6 +15,7 @@ use super::reservation::{
 };
 use super::{body, need_rules};
 use crate::problem::{ApiReply, HttpProblem};
+use crate::telemetry::{note_reservation, shown_id};
 
 /// `POST /v1/reserve`: decides as a check does, charges the estimate, and keeps a record of it.
 pub(super) async fn reserve(call: ApiCall) -> Result<ApiReply, HttpProblem> {
@@ -29,6 +30,9 @@ pub(super) async fn reserve(call: ApiCall) -> Result<ApiReply, HttpProblem> {
             .gate
             .reserve_stored(&rules, FrontEnd::Http, &attributes, Duration::from(ttl));
     let reserved = reserving.await?;
+    if let Some(made) = &reserved.made {
+        note_reservation(made.id);
+    }
     Ok(decision_reply(decider.headers, &reserved.decision, |out| {
         write_reserved(out, &reserved);
     }))
@@ -91,13 +95,16 @@ fn json(write: impl FnOnce(&mut Vec<u8>)) -> ApiReply {
 }
 
 fn parsed(id: &str) -> Result<ReservationId, HttpProblem> {
-    id.parse()
-        .map_err(|_| problem(id, ReservationError::Unknown))
+    let parsed: ReservationId = id
+        .parse()
+        .map_err(|_| problem(id, ReservationError::Unknown))?;
+    note_reservation(parsed);
+    Ok(parsed)
 }
 
 /// The id is shortened: a reader of the whole id could settle the reservation.
 fn problem(id: &str, error: ReservationError) -> HttpProblem {
-    let shown: String = id.chars().take(8).collect();
+    let shown = shown_id(id);
     let status = match error {
         ReservationError::Unknown => StatusCode::NOT_FOUND,
         ReservationError::OtherCost | ReservationError::Settled => StatusCode::CONFLICT,

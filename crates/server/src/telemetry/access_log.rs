@@ -47,6 +47,8 @@ pub(crate) struct AccessEnd<'e> {
     pub(crate) took: Duration,
     pub(crate) decided: Option<&'e NotedDecision>,
     pub(crate) usage: Option<NotedUsage>,
+    /// The beginning of the id of the reservation that the request makes, or is about.
+    pub(crate) reservation: Option<String>,
 }
 
 impl AccessLog {
@@ -117,6 +119,9 @@ fn line(entry: &AccessEntry, ended: &AccessEnd<'_>) -> Vec<u8> {
         if decided.count > 1 {
             object.insert("decisions".to_owned(), json!(decided.count));
         }
+    }
+    if let (Some(reservation), Value::Object(object)) = (&ended.reservation, &mut object) {
+        object.insert("reservation".to_owned(), json!(reservation));
     }
     if let (Some(usage), Value::Object(object)) = (&ended.usage, &mut object) {
         object.insert("model".to_owned(), json!(usage.model));
@@ -202,6 +207,7 @@ mod tests {
                     Costs::by_unit([("tokens", 25)]).unwrap(),
                 )),
             }),
+            reservation: None,
         };
         let written = line(&entry, &ended);
         assert!(

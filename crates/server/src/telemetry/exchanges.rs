@@ -10,7 +10,7 @@ use http::{HeaderValue, StatusCode};
 use parking_lot::Mutex;
 use tidegate::gate::{Decision, Observed};
 use tidegate::rules::FrontEnd;
-use tidegate::{Clock as _, Costs, Reason, SystemClock};
+use tidegate::{Clock as _, Costs, Reason, ReservationId, SystemClock};
 use tidegate_listen::clock::Stopwatch;
 use tidegate_listen::{ArrivedRequest, ExchangeObserver, Exchanges, ObservedExchange};
 use tidegate_tower::UsageNote;
@@ -79,6 +79,8 @@ pub(crate) struct ExchangeState {
     id: HeaderValue,
     decided: Mutex<Option<NotedDecision>>,
     usage: Mutex<Option<NotedUsage>>,
+    /// The beginning of its id.
+    reservation: Mutex<Option<String>>,
     trace: Option<Trace>,
 }
 
@@ -153,6 +155,7 @@ impl ExchangeObserver for ServerExchanges {
             id: request.id.clone(),
             decided: Mutex::new(None),
             usage: Mutex::new(None),
+            reservation: Mutex::new(None),
             trace,
         });
         Some(Box::new(ServerExchange {
@@ -204,6 +207,7 @@ impl ObservedExchange for ServerExchange {
                     took,
                     decided: decided.as_ref(),
                     usage: self.state.usage.lock().take(),
+                    reservation: self.state.reservation.lock().take(),
                 },
             );
         }
@@ -238,6 +242,21 @@ impl ServerExchange {
 /// The id of the request that this thread works on, if it is observed.
 pub(crate) fn current_id() -> Option<HeaderValue> {
     CURRENT.with_borrow(|current| current.as_ref().map(|state| state.id.clone()))
+}
+
+/// Records the reservation that a request makes, or is about, with the request that this thread works on, if it is
+/// observed.
+pub(crate) fn note_reservation(id: ReservationId) {
+    CURRENT.with_borrow(|current| {
+        if let Some(state) = current {
+            *state.reservation.lock() = Some(shown_id(&id.to_string()));
+        }
+    });
+}
+
+/// The beginning of the id of a reservation: a reader of the whole id could settle it.
+pub(crate) fn shown_id(id: &str) -> String {
+    id.chars().take(8).collect()
 }
 
 /// Records the decision and its duration with the request that this thread works on, if it is observed.
@@ -310,10 +329,10 @@ fn note_one(noted: &mut Option<NotedDecision>, decision: &Decision, client: Opti
         noted.count = count;
     }
 }
-/// A path as logs and traces show it. The id of a reservation is shortened: a reader of the whole id could settle it.
+
+/// A path as logs and traces show it. The id of a reservation is shortened.
 fn shown_path(path: &str, front_end: FrontEnd) -> String {
     const BEFORE: &str = "/v1/reservations/";
-    const SHOWN: usize = 8;
     let id = path.strip_prefix(BEFORE);
     let Some(id) = id.filter(|_| front_end == FrontEnd::Http) else {
         return path.to_owned();
@@ -322,7 +341,7 @@ fn shown_path(path: &str, front_end: FrontEnd) -> String {
         Some((id, rest)) => (id, format!("/{rest}")),
         None => (id, String::new()),
     };
-    let shown: String = id.chars().take(SHOWN).collect();
+    let shown = shown_id(id);
     let more = if shown.len() < id.len() { "…" } else { "" };
     format!("{BEFORE}{shown}{more}{rest}")
 }

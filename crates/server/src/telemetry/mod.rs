@@ -13,7 +13,9 @@ mod rule_metrics;
 mod throttled;
 
 pub(crate) use access_log::AccessLog;
-pub(crate) use exchanges::{ExchangeSinks, current_usage, note_store_call};
+pub(crate) use exchanges::{
+    ExchangeSinks, current_usage, note_reservation, note_store_call, shown_id,
+};
 pub(crate) use logs::LoggedKeys;
 pub use logs::start as start_logs;
 pub(crate) use metrics::{

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate::gate::{Charged, Observed, Observer, RuleWatch, WarnedLimit};
+use tidegate::gate::{Charged, Observed, ObservedRule, Observer, RuleWatch, WarnedLimit};
 use tidegate::rules::Rule;
 use tidegate::store::Charge;
-use tidegate::{Attributes, CostUnit, Timestamp};
+use tidegate::{Attributes, CostUnit, Costs, Timestamp};
 use tidegate_listen::clock::TickClock;
 
 use super::Metrics;
@@ -70,14 +70,15 @@ impl DecisionObserver {
         self.metrics.decided(took);
         took
     }
-}
 
-impl Observer for DecisionObserver {
-    fn begin(&self) -> u64 {
-        self.clock.read()
-    }
-
-    fn decided(&self, observed: &Observed<'_, '_>) {
+    /// Counts and logs a decision, and shows each rule of it to `watch`. The cost, if it is known.
+    #[inline]
+    fn note(
+        &self,
+        observed: &Observed<'_, '_>,
+        has_cost: bool,
+        watch: impl Fn(&ObservedRule<'_, '_>, bool),
+    ) {
         let took = self.note_time(observed.began);
         if self.has_exchanges {
             exchanges::note(observed, took);
@@ -86,13 +87,14 @@ impl Observer for DecisionObserver {
         let mut request = RequestOutcome::default();
         for part in observed.parts() {
             let (decision, attributes) = (part.decision, part.attributes);
-            request.note_cost(part.costs.of(&CostUnit::REQUESTS));
+            if has_cost {
+                request.note_cost(part.costs.of(&CostUnit::REQUESTS));
+            }
             for rule in part.rules() {
-                rule.count();
                 if activity.is_some() {
                     request.note_rule(&rule);
-                    rule.watch();
                 }
+                watch(&rule, activity.is_some());
             }
             if let Some(at) = attributes.time() {
                 let at = at.as_micros();
@@ -107,6 +109,31 @@ impl Observer for DecisionObserver {
         }
         if let Some(activity) = activity {
             activity.note_request(&request, observed.decisions.is_allowed());
+        }
+    }
+}
+
+impl Observer for DecisionObserver {
+    fn begin(&self) -> u64 {
+        self.clock.read()
+    }
+
+    fn decided(&self, observed: &Observed<'_, '_>) {
+        self.note(observed, true, |rule, is_watched| {
+            rule.count();
+            if is_watched {
+                rule.watch();
+            }
+        });
+    }
+
+    fn reserved(&self, observed: &Observed<'_, '_>) {
+        self.note(observed, false, |rule, _| rule.count_reserved());
+    }
+
+    fn settled(&self, costs: &Costs) {
+        if let Some(activity) = &self.activity {
+            activity.note_cost(costs.of(&CostUnit::REQUESTS));
         }
     }
 

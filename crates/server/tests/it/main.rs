@@ -15,6 +15,7 @@ mod grpc;
 mod http;
 mod invalid_credentials;
 mod jwks;
+mod model_costs;
 mod otlp;
 mod redis;
 mod reload;

@@ -82,7 +82,20 @@ impl Gate {
             return Err(StoreIsRemote);
         };
         let (began, asked) = (self.begin(), asked.into());
-        let receipt = match asked {
+        let receipt = self.decide_in_memory(store, rules, asked);
+        self.observe(began, front_end, asked, &receipt);
+        Ok(receipt)
+    }
+
+    /// Decides without showing it to the observer.
+    #[inline]
+    pub(super) fn decide_in_memory(
+        &self,
+        store: &MemoryStore,
+        rules: &RulesInForce,
+        asked: Asked<'_, '_>,
+    ) -> Receipt {
+        match asked {
             Asked::Request(attributes) => {
                 let mut pipeline = self.pipeline(rules, attributes, attributes.costs());
                 run_in_memory(&mut pipeline, store);
@@ -100,9 +113,7 @@ impl Gate {
                 }
                 Receipt::from_pipelines(pipelines, asked.costs())
             }
-        };
-        self.observe(began, front_end, asked, &receipt);
-        Ok(receipt)
+        }
     }
 
     async fn decide_remotely(
@@ -112,6 +123,17 @@ impl Gate {
         asked: Asked<'_, '_>,
     ) -> Receipt {
         let began = self.begin();
+        let receipt = self.decide_over_network(rules, asked).await;
+        self.observe(began, front_end, asked, &receipt);
+        receipt
+    }
+
+    /// Decides without showing it to the observer.
+    pub(super) async fn decide_over_network(
+        &self,
+        rules: &RulesInForce,
+        asked: Asked<'_, '_>,
+    ) -> Receipt {
         let mut pipelines = match asked {
             Asked::Request(attributes) => {
                 vec![self.pipeline(rules, attributes, attributes.costs())]
@@ -120,9 +142,7 @@ impl Gate {
             Asked::Parts(parts) => pipelines_of(self, rules, parts),
         };
         self.run(&mut pipelines).await;
-        let receipt = Receipt::from_pipelines(pipelines, asked.costs());
-        self.observe(began, front_end, asked, &receipt);
-        receipt
+        Receipt::from_pipelines(pipelines, asked.costs())
     }
 
     #[inline]

@@ -7,7 +7,10 @@ use tidegate_core::{Micros, ReservationId, Store};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
+use super::estimates::WatchedEstimate;
+use super::stored::Reserving;
 use super::{Asked, Decisions, Gate, Receipt, ReserveError, RulesInForce};
+use crate::costs::Costs;
 use crate::rules::FrontEnd;
 
 /// How long a record lasts unless it is extended.
@@ -31,10 +34,17 @@ pub(super) struct HeldRecord {
     store: Store,
     extending: Option<AbortHandle>,
     is_open: bool,
+    /// If there is an observer.
+    watched: Option<WatchedEstimate>,
 }
 
 impl HeldRecord {
-    fn new(id: ReservationId, store: &Store, ttl: Duration) -> Self {
+    fn new(
+        id: ReservationId,
+        store: &Store,
+        ttl: Duration,
+        watched: Option<WatchedEstimate>,
+    ) -> Self {
         // Without a runtime it is not extended.
         let extending = Handle::try_current().ok().map(|runtime| {
             let extending = extend(store.clone(), id, ttl);
@@ -45,12 +55,29 @@ impl HeldRecord {
             store: store.clone(),
             extending,
             is_open: true,
+            watched,
         }
     }
 
-    /// It was settled, or can no longer be.
-    pub(super) fn end(mut self) {
+    /// It was settled; without a cost, given back.
+    pub(super) fn settle(mut self, actual: Option<&Costs>) {
         self.is_open = false;
+        if let Some(watched) = self.watched.take() {
+            watched.settle(actual);
+        }
+    }
+
+    /// It may have been settled.
+    pub(super) fn leave(mut self) {
+        self.is_open = false;
+    }
+
+    /// It can no longer be settled.
+    pub(super) fn expire(mut self) {
+        self.is_open = false;
+        if let Some(watched) = self.watched.take() {
+            watched.expire();
+        }
     }
 }
 
@@ -74,6 +101,9 @@ impl Drop for HeldRecord {
         }
         if !self.is_open {
             return;
+        }
+        if let Some(watched) = self.watched.take() {
+            watched.expire();
         }
         // To last no longer is to expire now.
         let (store, id) = (self.store.clone(), self.id);
@@ -132,15 +162,19 @@ impl Gate {
             }
             _ => attributes,
         };
-        let reserved = self
-            .reserve_stored(rules, front_end, attributes, terms.ttl)
-            .await;
-        Some(reserved.map(|reserved| {
+        let reserving = Reserving {
+            front_end,
+            attributes,
+            ttl: terms.ttl,
+            is_held: true,
+        };
+        let reserved = self.reserve_with(rules, reserving).await;
+        Some(reserved.map(|(reserved, watched)| {
             let decisions = Decisions::one(reserved.decision);
             let mut receipt = Receipt::new(decisions, attributes.time(), costs.clone());
             let made = reserved.made;
             receipt.record =
-                made.map(|made| Box::new(HeldRecord::new(made.id, &self.store, terms.ttl)));
+                made.map(|made| Box::new(HeldRecord::new(made.id, &self.store, terms.ttl, watched)));
             receipt
         }))
     }

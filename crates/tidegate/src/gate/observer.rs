@@ -7,7 +7,7 @@ use tidegate_core::{Charge, Costs, Limit, Micros, Timestamp};
 
 use super::in_force::RuleState;
 use super::rule_decision::{ChargeStage, RuleDecision};
-use super::{Asked, Charged, Decision, Decisions, WarnedLimit};
+use super::{Asked, Charged, Decision, Decisions, UseCounter, WarnedLimit};
 use crate::attributes::Attributes;
 use crate::reason::Reason;
 use crate::rules::{CounterKey, FrontEnd, Grant, GrantSource, Mode, Rule, Verdict};
@@ -22,6 +22,16 @@ pub trait Observer: Send + Sync + 'static {
 
     /// A request was decided.
     fn decided(&self, observed: &Observed<'_, '_>);
+
+    /// A request of this process was allowed whose cost is an estimate: what it cost is [reported](Self::settled) once,
+    /// when that is known.
+    fn reserved(&self, observed: &Observed<'_, '_>) {
+        self.decided(observed);
+    }
+
+    /// What a request cost after all that was [reserved](Self::reserved): all costs, or one. If it was not settled, the
+    /// estimate.
+    fn settled(&self, _costs: &Costs) {}
 
     /// A limit that the caller brought was charged.
     fn charged(&self, _began: u64, _charge: &Charge<'_>, _charged: &Charged) {}
@@ -39,6 +49,13 @@ pub trait Observer: Send + Sync + 'static {
 pub trait RuleWatch: Send + Sync + 'static {
     /// The rule took part in a decision.
     fn decided(&self, rule: &ObservedRule<'_, '_>);
+
+    /// The rule took part in a decision that allows a request whose cost is an estimate. What it returns is called when
+    /// the cost is known.
+    fn reserved(&self, rule: &ObservedRule<'_, '_>) -> Option<UseCounter> {
+        self.decided(rule);
+        None
+    }
 }
 
 /// A request that was decided.
@@ -110,7 +127,7 @@ impl<'o, 'b> ObservedRule<'o, 'b> {
         self.part.decision.in_force().at(self.decided.rule)
     }
 
-    fn state(&self) -> &'o RuleState {
+    pub(super) fn state(&self) -> &'o RuleState {
         self.part.decision.in_force().state(self.decided.rule)
     }
 
@@ -185,8 +202,17 @@ impl<'o, 'b> ObservedRule<'o, 'b> {
         }
     }
 
-    /// Counts it.
+    /// Counts it, with its cost.
     pub fn count(&self) {
+        self.count_reserved();
+        let admitted = self.admitted();
+        if admitted > 0 {
+            self.state().counts().count_admitted(admitted);
+        }
+    }
+
+    /// Counts it without its cost, which is an estimate.
+    pub fn count_reserved(&self) {
         let ObservedPart {
             front_end,
             is_admitted,
@@ -194,12 +220,8 @@ impl<'o, 'b> ObservedRule<'o, 'b> {
         } = self.part;
         let in_force = self.part.decision.in_force();
         self.decided.count(in_force, front_end, is_admitted);
-        let (counts, admitted) = (self.state().counts(), self.admitted());
-        if admitted > 0 {
-            counts.count_admitted(admitted);
-        }
         if self.is_delayed() {
-            counts.count_delayed();
+            self.state().counts().count_delayed();
         }
     }
 
@@ -210,6 +232,13 @@ impl<'o, 'b> ObservedRule<'o, 'b> {
         } else {
             0
         }
+    }
+
+    /// What the rule is charged for each of its unit. None if settling does not change what it was charged.
+    pub(super) fn unit_cost(&self) -> Option<u64> {
+        let mut charges = self.decided.charges(self.part.decision.in_force());
+        let is_held = charges.any(|charge| charge.limit.is_concurrency());
+        (!is_held).then_some(self.decided.unit_cost)
     }
 
     /// The name of the counter that the request belongs to, also if it is blocked; none if an attribute is

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tidegate_core::{Costs, Store};
 use tokio::runtime::Handle;
 
+use super::estimates::WatchedEstimate;
 use super::held_record::{RecordTerms, USUAL_TTL};
 use super::settlement::Change;
 use super::{Asked, Decision, Gate, Receipt, RulesInForce, SettleError, Settlement};
@@ -135,7 +136,13 @@ impl Gate {
         front_end: FrontEnd,
         asked: Asked<'_, '_>,
     ) -> Receipt {
-        let mut receipt = self.decide_by(rules, front_end, asked).await;
+        let began = self.begin();
+        let mut receipt = match &self.store {
+            Store::Memory(store) => self.decide_in_memory(store, rules, asked),
+            // In a box, as when it is decided.
+            Store::Remote(_) => Box::pin(self.decide_over_network(rules, asked)).await,
+        };
+        let watched = self.observe_estimate(began, front_end, asked, &receipt);
         if receipt.decisions().is_allowed() {
             let mut is_charged = false;
             for limit in receipt.charged().iter().filter(|limit| !limit.is_shadow) {
@@ -144,7 +151,7 @@ impl Gate {
                 limit.counts.count_budget(BudgetKind::Reserved, cost);
             }
             if is_charged {
-                receipt.reservation = Some(OpenReservation::new(&self.reservations));
+                receipt.reservation = Some(OpenReservation::new(&self.reservations, watched));
             }
         }
         receipt
@@ -196,7 +203,7 @@ impl ReservationGuard<'_> {
             .settle_charged(self.receipt.estimate(), &charged, change);
         let ended = settling.await;
         self.is_open = matches!(ended, Err(SettleError::OtherKind));
-        OpenReservation::note(reservation, &ended, actual.is_none());
+        OpenReservation::note(reservation, &ended, actual);
         ended
     }
 }
@@ -298,30 +305,36 @@ impl ReservationCounts {
 pub(super) struct OpenReservation {
     counts: Arc<ReservationCounts>,
     end: ReservationEnd,
+    /// If there is an observer.
+    watched: Option<WatchedEstimate>,
 }
 
 impl OpenReservation {
-    fn new(counts: &Arc<ReservationCounts>) -> Self {
+    fn new(counts: &Arc<ReservationCounts>, watched: Option<WatchedEstimate>) -> Self {
         add_one(&counts.open);
         Self {
             counts: Arc::clone(counts),
             end: ReservationEnd::Expired,
+            watched,
         }
     }
 
-    /// Counts how it ended.
+    /// Counts how it ended, and what it cost; without a cost it was given back.
     pub(super) fn note<T>(
         reservation: Option<Self>,
         ended: &Result<T, SettleError>,
-        is_cancelled: bool,
+        actual: Option<&Costs>,
     ) {
         if let Some(mut reservation) = reservation {
             reservation.end = match ended {
-                Ok(_) if is_cancelled => ReservationEnd::Cancelled,
+                Ok(_) if actual.is_none() => ReservationEnd::Cancelled,
                 Ok(_) => ReservationEnd::Settled,
                 Err(SettleError::OtherKind | SettleError::Expired) => ReservationEnd::Expired,
                 Err(SettleError::Store(_)) => ReservationEnd::Failed,
             };
+            if let (Ok(_), Some(watched)) = (ended, reservation.watched.take()) {
+                watched.settle(actual);
+            }
         }
     }
 }

@@ -184,7 +184,7 @@ impl Gate {
         };
         let (_, ended) = self.change(&receipt.charged(), change).await;
         let ended = ended.map_err(SettleError::from);
-        OpenReservation::note(reservation, &ended, true);
+        OpenReservation::note(reservation, &ended, None);
         match ended {
             Err(SettleError::Store(error)) => Err(error),
             _ => Ok(()),
@@ -217,7 +217,7 @@ impl Gate {
         let charged = receipt.charged();
         let settling = self.settle_charged(receipt.estimate(), &charged, change);
         let ended = settling.await;
-        OpenReservation::note(reservation, &ended, false);
+        OpenReservation::note(reservation, &ended, Some(&actual));
         ended
     }
 
@@ -231,18 +231,18 @@ impl Gate {
         let settled = self.settle_reservation(record.id, actual, at).await;
         match settled {
             Ok(settled) => {
-                record.end();
+                record.settle(actual);
                 Ok(settled.settlement)
             }
             Err(ReservationError::OtherKind) => Err(SettleError::OtherKind),
             Err(ReservationError::Store(error)) => {
                 // It may be settled, so that it must not be ended otherwise. If it is not, it expires.
-                record.end();
+                record.leave();
                 self.reservations.count(ReservationEnd::Failed);
                 Err(error.into())
             }
             Err(_) => {
-                record.end();
+                record.expire();
                 Err(SettleError::Expired)
             }
         }

@@ -10,6 +10,7 @@ use tidegate_core::{
 };
 
 use super::deciding::run_step_in_memory;
+use super::estimates::WatchedEstimate;
 use super::pipeline::{Pipeline, Step, Verb};
 use super::reserving::ReservationEnd;
 use super::rule_decision::ChargeStage;
@@ -65,6 +66,27 @@ impl Gate {
         attributes: &Attributes<'_>,
         ttl: Duration,
     ) -> Result<ReservedDecision, ReserveError> {
+        let reserving = Reserving {
+            front_end,
+            attributes,
+            ttl,
+            is_held: false,
+        };
+        let (reserved, _) = self.reserve_with(rules, reserving).await?;
+        Ok(reserved)
+    }
+
+    pub(super) async fn reserve_with(
+        &self,
+        rules: &RulesInForce,
+        reserving: Reserving<'_, '_>,
+    ) -> Result<(ReservedDecision, Option<WatchedEstimate>), ReserveError> {
+        let Reserving {
+            front_end,
+            attributes,
+            ttl,
+            is_held,
+        } = reserving;
         let costs = attributes.costs();
         if costs.is_zero() {
             return Err(ReserveError::NothingToReserve);
@@ -86,7 +108,12 @@ impl Gate {
             }
         };
         let receipt = pipeline.into_receipt(costs.clone());
-        self.observe(began, front_end, attributes.into(), &receipt);
+        let watched = if is_held {
+            self.observe_estimate(began, front_end, attributes.into(), &receipt)
+        } else {
+            self.observe(began, front_end, attributes.into(), &receipt);
+            None
+        };
         let made = match made {
             Made::InStore(made) => made,
             Made::Alone if receipt.decision().is_allowed() => {
@@ -97,10 +124,11 @@ impl Gate {
         if made.is_some() {
             count_reserved(&receipt);
         }
-        Ok(ReservedDecision {
+        let reserved = ReservedDecision {
             decision: receipt.into_decision(),
             made,
-        })
+        };
+        Ok((reserved, watched))
     }
 
     /// Replaces the estimate of a stored reservation by the true cost, in every counter that was charged, by the limits
@@ -291,6 +319,15 @@ impl Gate {
         });
         PartLabel::new(rule.id(), is_shadow, digests).to_string()
     }
+}
+
+/// Who reserves, what, and for how long.
+pub(super) struct Reserving<'t, 'b> {
+    pub(super) front_end: FrontEnd,
+    pub(super) attributes: &'t Attributes<'b>,
+    pub(super) ttl: Duration,
+    /// Whether this process settles it, so that its cost is counted then.
+    pub(super) is_held: bool,
 }
 
 /// What a reservation is made with.

@@ -7,6 +7,7 @@ mod adaptive_rate;
 mod bringing;
 mod charging;
 mod credentials;
+mod estimates;
 mod exceptions;
 mod explain;
 mod failure;
