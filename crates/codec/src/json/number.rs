@@ -11,7 +11,7 @@ use tidegate::printable::escaped;
 use crate::CodecError;
 
 /// The largest number that every JSON reader holds exactly.
-const MAX: u64 = (1 << 53) - 1;
+pub(crate) const MAX: u64 = (1 << 53) - 1;
 
 /// Reads the value of `name` as a whole number.
 pub fn whole<'de, D: Deserializer<'de>>(

@@ -6,6 +6,7 @@ use tidegate::{Attributes, Micros};
 use super::arguments::RespCommand;
 use super::replies::Replies;
 use crate::CodecError;
+use crate::json::number::MAX;
 
 /// Reads the attributes of the request. Borrows nothing: the buffer may be reused before the answer.
 pub fn read(command: RespCommand<'_>) -> Result<Attributes<'static>, CodecError> {
@@ -50,15 +51,15 @@ fn text(command: RespCommand<'_>, index: usize) -> Result<String, CodecError> {
     })
 }
 
-/// The number of an option with this name.
+/// The number of an option with this name: the numbers of the HTTP API.
 pub(super) fn whole(name: &str, bytes: &[u8]) -> Result<u64, CodecError> {
     let text = std::str::from_utf8(bytes).ok();
     let digits = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let number = digits.and_then(|digits| digits.parse().ok());
-    number.ok_or_else(|| {
+    number.filter(|number| *number <= MAX).ok_or_else(|| {
         let given = super::quoted(bytes);
         CodecError::invalid(format!(
-            "{name} must be a whole number from 0, not `{given}`"
+            "{name} must be a whole number from 0 to {MAX}, not `{given}`"
         ))
     })
 }

@@ -202,8 +202,11 @@ pub(super) fn find<'p>(
     let found = served.clone().find_map(matching);
     let (pattern, names) = found.ok_or_else(|| calls.no_such_call(path))?;
     let same_path = served.filter(|route| route.path == pattern);
+    let mut everywhere = ROUTES.iter().filter(|route| route.path == pattern);
     match same_path.clone().find(|route| route.answers(method)) {
         Some(route) => Ok((route, names)),
+        // A call of another listener is not here, even if its path has calls that are.
+        None if everywhere.any(|route| route.answers(method)) => Err(calls.no_such_call(path)),
         None => Err(HttpProblem::method_not_allowed(
             method,
             path,

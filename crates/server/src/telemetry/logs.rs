@@ -81,7 +81,12 @@ impl WarningLog {
         if sample.is_none_or(|sample| sample.check(rule.id()).is_denied()) {
             return;
         }
-        let key = self.digests.digests(warned.key_values());
+        let known = warned.key_digests().iter().map(|(_, digest)| &**digest);
+        let known: Vec<&str> = known.collect();
+        let key = match &known[..] {
+            [] => self.digests.digests(warned.key_values()),
+            known => Some(known.join(",")),
+        };
         tracing::warn!(
             rule = rule.id(),
             key,

@@ -151,6 +151,7 @@ impl Gate {
                 let record = ReservationRecord::new(&reservation);
                 if !is_repeated {
                     self.count_settled(&record, actual.is_none());
+                    self.warn_of_settlement(&reservation);
                 }
                 Ok(record)
             }

@@ -1,6 +1,9 @@
 //! Reports a charge or a settlement that takes a counter to `warn_at` of its limit. It follows from that answer alone.
 
+use tidegate_core::{ReservationPart, StoredReservation};
+
 use super::receipt::{ChargedLimit, Receipt};
+use super::stored_record::PartLabel;
 use super::{Decision, Gate};
 use crate::rules::Rule;
 
@@ -10,18 +13,38 @@ use crate::rules::Rule;
 pub struct WarnedLimit<'w> {
     /// The rule.
     pub rule: &'w Rule,
-    /// The name of the counter.
-    key: &'w str,
+    key: WarnedKey<'w>,
     /// How much of the limit is used, after that.
     pub used: u64,
     /// The quota: requests per window, or the capacity of a bucket.
     pub limit: u64,
 }
 
+/// What is known of a counter.
+#[derive(Debug, Clone, Copy)]
+enum WarnedKey<'w> {
+    /// Its name.
+    Counter(&'w str),
+    /// The attributes of its key with the digests of their values, as the record of a reservation has them.
+    Digests(&'w [(String, String)]),
+}
+
 impl<'w> WarnedLimit<'w> {
-    /// The attributes and values of the counter; none if all clients share it.
+    /// The attributes and values of the counter; none if all clients share it, or only their
+    /// [digests](Self::key_digests) are known.
     pub fn key_values(&self) -> Vec<(&'w str, &'w str)> {
-        self.rule.values_of_key(self.key)
+        match self.key {
+            WarnedKey::Counter(key) => self.rule.values_of_key(key),
+            WarnedKey::Digests(_) => Vec::new(),
+        }
+    }
+
+    /// The attributes of the counter with the digests of their values, if a stored reservation was settled.
+    pub fn key_digests(&self) -> &'w [(String, String)] {
+        match self.key {
+            WarnedKey::Counter(_) => &[],
+            WarnedKey::Digests(digests) => digests,
+        }
     }
 }
 
@@ -60,10 +83,38 @@ impl Gate {
         if let (Some(observer), Some(rule)) = (&self.observer, rules.get(charged.rule)) {
             observer.warned(&WarnedLimit {
                 rule: &rule,
-                key: charged.charge.key,
+                key: WarnedKey::Counter(charged.charge.key),
                 used,
                 limit,
             });
+        }
+    }
+}
+
+impl Gate {
+    /// Reports the counters that settling a stored reservation took to `warn_at`, by the rules that are still in force.
+    pub(super) fn warn_of_settlement(&self, settled: &StoredReservation) {
+        let rules = self.rules();
+        let overrun = |part: &&ReservationPart| part.adjusted.overrun > 0;
+        for part in settled.parts.iter().filter(overrun) {
+            let label = PartLabel::parse(&part.label);
+            let rule = rules.get(&label.rule);
+            let Some((rule, percent)) = rule.and_then(|rule| Some((rule, rule.warn_at()?))) else {
+                continue;
+            };
+            let used = part.limit.saturating_sub(part.adjusted.remaining);
+            if !crosses(percent, part.limit, used, part.adjusted.overrun) {
+                continue;
+            }
+            rule.counts().count_warned();
+            if let Some(observer) = &self.observer {
+                observer.warned(&WarnedLimit {
+                    rule: &rule,
+                    key: WarnedKey::Digests(&label.key),
+                    used,
+                    limit: part.limit,
+                });
+            }
         }
     }
 }

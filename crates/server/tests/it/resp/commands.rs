@@ -102,7 +102,19 @@ fn a_check_is_decided_by_the_rules() {
         ),
         (
             "TG.CHECK a 1 COST -1",
-            "ERR COST must be a whole number from 0, not `-1`",
+            "ERR COST must be a whole number from 0 to 9007199254740991, not `-1`",
+        ),
+        (
+            "TG.CHECK a 1 COST 9007199254740992",
+            "ERR COST must be a whole number from 0 to 9007199254740991, not `9007199254740992`",
+        ),
+        (
+            "TG.RESERVE a 1 COST 9007199254740992",
+            "ERR COST must be a whole number from 0 to 9007199254740991, not `9007199254740992`",
+        ),
+        (
+            "TG.SETTLE 0123456789abcdef0123456789abcdef 9007199254740992",
+            "ERR the cost must be a whole number from 0 to 9007199254740991, not `9007199254740992`",
         ),
     ] {
         let error = client.ask(line).error();

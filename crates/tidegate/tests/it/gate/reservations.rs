@@ -192,6 +192,32 @@ fn what_is_never_settled_is_kept_or_given_back_at_its_end() {
 }
 
 #[test]
+fn a_settlement_that_takes_a_counter_to_warn_at_is_counted_once() {
+    let list = "- {id: tokens, per: [user], unit: tokens, limit: 100/hour, algorithm: fixed_window, warn_at: 80}";
+    #[rustfmt::skip]
+    let table = [
+        // estimate, actual, warned
+        (60,    79,     0),
+        (60,    80,     1),
+        (60,    500,    1),
+        // It was reached by the charge.
+        (80,    90,     0),
+        (60,    10,     0),
+    ];
+    for (estimate, actual, expected) in table {
+        let clocked = ClockedGate::new(list);
+        let id = clocked.made(tokens(estimate), 300);
+        for _ in 0..2 {
+            let actual = tokens(actual);
+            block_on(clocked.gate.settle_reservation(id, Some(&actual), None)).unwrap();
+        }
+        let rules = clocked.gate.rules();
+        let warned = rules.get("tokens").unwrap().counts().warned();
+        assert_eq!(warned, expected, "{estimate} settled at {actual}");
+    }
+}
+
+#[test]
 fn none_lasts_longer_than_a_day_after_it_was_made() {
     let gate = ClockedGate::new(DAILY);
     let id = gate.made(60, 10);
