@@ -43,6 +43,9 @@ impl RateLimitAnswer<'_, '_> {
         for (key, value) in values {
             header(&mut out, key, text.get(value).unwrap_or_default());
         }
+        for (key, value) in self.decisions.headers_by_unit(&settings) {
+            header(&mut out, &key, &value);
+        }
         if self.decisions.is_failed() {
             header(&mut out, DEGRADED, "deny");
         }
@@ -88,7 +91,7 @@ impl RateLimitAnswer<'_, '_> {
 }
 
 /// A `HeaderValue` of `response_headers_to_add`.
-fn header(out: &mut MessageWriter, key: &'static str, value: &str) {
+fn header(out: &mut MessageWriter, key: &str, value: &str) {
     out.message(3, |out| {
         out.text(1, key);
         out.text(2, value);

@@ -117,6 +117,22 @@ impl Decisions {
         if let [decision] = self.list() {
             return decision.headers(settings);
         }
+        self.with_items(|items, headline| settings.headers(items, headline))
+    }
+
+    /// The headers that describe it to a client by unit, as names in lower case and values.
+    pub fn headers_by_unit(&self, settings: &HeaderSettings) -> Vec<(String, String)> {
+        if let [decision] = self.list() {
+            return decision.headers_by_unit(settings);
+        }
+        if !settings.openai && !settings.anthropic {
+            return Vec::new();
+        }
+        self.with_items(|items, _| settings.headers_by_unit(items))
+    }
+
+    /// The limits that are reported, and the index of the one that decides.
+    fn with_items<T>(&self, read: impl FnOnce(&[Item<'_>], usize) -> T) -> T {
         // A quota that is used up says nothing about a request that goes on.
         let is_allowed = self.is_allowed();
         let reported = self
@@ -135,7 +151,7 @@ impl Decisions {
             })
             .collect();
         let outcomes: Vec<Outcome> = enforced.iter().map(|limit| *limit.outcome).collect();
-        settings.headers(&items, deciding(&outcomes))
+        read(&items, deciding(&outcomes))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Decisions by rules.
 
-use super::{adding, calling, descriptor, header, is_ok, request, start};
+use super::{adding, calling, descriptor, header, is_ok, request, start, start_in};
 use tidegate_server::grpc_messages::rate_limit::{CurrentLimit, RateLimitOverride, Unit};
+use tidegate_testkit_server::TestFolder;
 
 const RULES: &str = "
 rules:
@@ -219,4 +220,27 @@ async fn a_limit_of_the_call_stands_in_the_place_of_the_rules() {
     assert!(!is_ok(answer.overall_code));
     let limit = answer.statuses[0].current_limit.as_ref().unwrap();
     assert_eq!((limit.requests_per_unit, limit.unit), (0, Unit::Day.into()));
+}
+
+#[tokio::test]
+async fn headers_by_unit_are_those_of_all_descriptors() {
+    let rules = "
+rules:
+- {id: requests, per: [user], limit: 10/day}
+- {id: tokens, per: [team], unit: tokens, limit: 100/day}
+";
+    let server = start_in(TestFolder::new(), Some(rules), "headers: [openai]\n");
+    let mut client = server.client().await;
+    for (asked, expected) in [
+        (vec!["user=a"], [Some("9"), None]),
+        (vec!["user=a", "team=t"], [Some("8"), Some("99")]),
+    ] {
+        let answer = client.ask(request(&asked)).await.unwrap();
+        let names = [
+            "x-ratelimit-remaining-requests",
+            "x-ratelimit-remaining-tokens",
+        ];
+        assert_eq!(names.map(|name| header(&answer, name)), expected);
+        assert_eq!(header(&answer, "x-ratelimit-limit"), None);
+    }
 }

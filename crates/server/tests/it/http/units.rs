@@ -104,6 +104,78 @@ fn cost_and_costs_together_are_refused_and_charge_nothing() {
 }
 
 #[test]
+fn headers_by_unit_are_on_every_answer_about_a_request() {
+    let folder = TestFolder::new();
+    folder.write("c.yaml", "headers: [openai, anthropic]\n");
+    folder.write(
+        "rules.yaml",
+        "rules: [{id: requests, per: [ip], limit: 10/day}, {id: tokens, per: [], unit: input_tokens, limit: 100/day}]\n",
+    );
+    let server = folder.serve(&["--rules", "rules.yaml", "--config", "c.yaml"]);
+    let asked = json!({"attributes": {"ip": "127.0.0.1"}, "costs": {"input_tokens": 20}});
+    let too_much = json!({"attributes": {"ip": "127.0.0.1"}, "costs": {"input_tokens": 90}});
+    #[rustfmt::skip]
+    let table = [
+        // call                 body                    status  requests    tokens left
+        ("POST /v1/check",      asked.to_string(),      200,    "9",        "80"),
+        ("POST /v1/reserve",    asked.to_string(),      200,    "8",        "60"),
+        ("POST /v1/reserve",    too_much.to_string(),   429,    "8",        "60"),
+        // It costs 1 of everything.
+        ("GET /v1/authorize",   String::new(),          200,    "7",        "59"),
+    ];
+    for (call, body, status, requests, tokens) in table {
+        let reply = server.ask(call, &body).with_status(status);
+        for (name, value) in [
+            ("x-ratelimit-limit-requests", "10"),
+            ("x-ratelimit-remaining-requests", requests),
+            ("x-ratelimit-limit-input-tokens", "100"),
+            ("x-ratelimit-remaining-input-tokens", tokens),
+            ("anthropic-ratelimit-input-tokens-limit", "100"),
+            ("anthropic-ratelimit-input-tokens-remaining", tokens),
+        ] {
+            assert_eq!(reply.header(name), Some(value), "{name} of {call}");
+        }
+        assert_eq!(reply.header("x-ratelimit-limit"), None, "{call}");
+    }
+    let explained = server.ask("POST /v1/explain", &asked.to_string());
+    let headers = &explained.with_status(200).json()["headers"];
+    assert_eq!(headers["x-ratelimit-remaining-input-tokens"], "39");
+}
+
+#[test]
+fn a_settlement_that_takes_a_counter_to_warn_at_is_logged_and_counted_once() {
+    let (_folder, server) = serve();
+    let made = body(&json!({"tokens": 10})).to_string();
+    let made = server
+        .ask("POST /v1/reserve", &made)
+        .with_status(200)
+        .json();
+    let settle = format!(
+        "POST /v1/reservations/{}/settle",
+        made["reservation"].as_str().unwrap()
+    );
+    let actual = json!({"costs": {"tokens": 85}}).to_string();
+    for _ in 0..2 {
+        server.ask(&settle, &actual).with_status(200);
+    }
+    let log = server.log.wait_for("reached `warn_at` of its limit");
+    let line = log.lines().find(|line| line.contains("warn_at")).unwrap();
+    for part in ["rule=\"tokens\"", "used=85", "limit=100", "key="] {
+        assert!(line.contains(part), "no {part} in {line}");
+    }
+    let looked = server.ask(
+        settle.replace("POST", "GET").trim_end_matches("/settle"),
+        "",
+    );
+    let looked = looked.with_status(200).json();
+    let digest = looked["limits"][1]["key"]["user_id"].as_str().unwrap();
+    assert!(line.contains(digest), "{line}");
+    let metrics = server.ask("GET /metrics", "").with_status(200).body;
+    let counted = "tidegate_warned_total{rule=\"tokens\"} 1";
+    assert!(metrics.lines().any(|line| line == counted), "{metrics}");
+}
+
+#[test]
 fn a_counter_that_reaches_warn_at_is_logged_and_counted_once() {
     let (_folder, server) = serve();
     for tokens in [79, 1, 1] {
