@@ -1,4 +1,4 @@
-// A chart of time series in requests per second, with the same numbers as a table.
+// A chart of time series, in requests or another unit per second, with the same numbers as a table.
 
 import uPlot from './vendor/uplot/uPlot.esm.js';
 import { el, put } from './dom.js';
@@ -6,8 +6,9 @@ import { clock, rate, zone } from './format.js';
 import { markKinds, markText } from './marks.js';
 import { average, latest, sum } from './series.js';
 import { plainTable } from './table.js';
+import { unitName } from './unit.js';
 
-const LABELS = { allowed: 'Allowed', denied: 'Denied', shadow_denied: 'Shadow-denied', delayed: 'Delayed', degraded: 'Degraded' };
+const LABELS = { cost: 'Used', allowed: 'Allowed', denied: 'Denied', shadow_denied: 'Shadow-denied', delayed: 'Delayed', degraded: 'Degraded' };
 const DASHES = { shadow_denied: [6, 3], delayed: [2, 3], degraded: [8, 3, 2, 3] };
 
 // How many rows the table has; points are added up.
@@ -29,11 +30,14 @@ function alone(values) {
   return found.length > 0 ? found : null;
 }
 
-/** A chart of the series with these names. `show(window, rule)` draws it. The newest mark is below it in words. */
-export function timeChart(title, names, { height = 150, sync, saysMarks = true } = {}) {
+/**
+ * A chart of the series with these names, in `unit` per second. `show(window, rule)` draws it. The newest mark is below it
+ * in words.
+ */
+export function timeChart(title, names, { height = 150, sync, saysMarks = true, unit = 'requests' } = {}) {
   const values = new Map(names.map((name) => [name, el('b', {}, '–')]));
   const legend = el('ul', { class: 'legend' },
-    names.map((name) => el('li', {}, el('span', { class: `swatch ${name}` }), `${LABELS[name]} `, values.get(name), ' /s')));
+    names.map((name) => el('li', {}, el('span', { class: `swatch ${name}` }), `${LABELS[name]} `, values.get(name), ` ${unitName(unit)}/s`)));
   const when = el('li', {}, 'average');
   const marks = markKinds();
   const newest = el('p', { class: 'small quiet marks' });
@@ -134,7 +138,7 @@ export function timeChart(title, names, { height = 150, sync, saysMarks = true }
     marks.show(seen);
     put(newest, saysMarks && seen.length > 0 && `${clock(seen.at(-1).at)} ${markText(seen.at(-1))}`);
     showValues(drawn);
-    const now = names.map((name) => `${LABELS[name]} ${rate(latest(of[name], shown.step))} per second`);
+    const now = names.map((name) => `${LABELS[name]} ${rate(latest(of[name], shown.step))} ${unitName(unit)} per second`);
     plot.setAttribute('aria-label', `${title}. Now: ${now.join(', ')}. The table below has all numbers.`);
   }
 
@@ -151,7 +155,7 @@ export function timeChart(title, names, { height = 150, sync, saysMarks = true }
       const marked = shown.marks(source.rule).filter((mark) => mark.at >= times[low] && mark.at < times[low] + (high - low) * shown.step);
       rows.push([clock(times[low], shown.step < 60), ...cells, marked.map(markText).join('; ')]);
     }
-    const columns = [[`From (${zone.name()})`], ...names.map((name) => [`${LABELS[name]} /s`, true]), ['Changes']];
+    const columns = [[`From (${zone.name()})`], ...names.map((name) => [`${LABELS[name]}, ${unitName(unit)}/s`, true]), ['Changes']];
     put(table, plainTable(`${title}, by time`, columns, rows));
     tableAt = Date.now();
   }

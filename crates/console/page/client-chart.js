@@ -2,6 +2,7 @@
 
 import { timeChart } from './chart.js';
 import { el, put } from './dom.js';
+import { unitName } from './unit.js';
 
 // The most points that are kept: an hour.
 const MOST = 720;
@@ -28,17 +29,25 @@ class ClientSeries {
 
   times = () => this.padded().map((_, index) => this.from + index * this.step);
 
-  of = () => ({ allowed: this.padded().map((point) => point.allowed), denied: this.padded().map((point) => point.denied) });
+  of = () => {
+    const used = this.padded().map((point) => point.allowed);
+    return { allowed: used, cost: used, denied: this.padded().map((point) => point.denied) };
+  };
 
   missing = () => this.padded().map(() => false);
 
   marks = () => [];
 }
 
-/** A chart of a client. `add(row, from)` adds what the server counted since `from`, every `step` seconds. */
-export function clientChart(step) {
+/**
+ * A chart of a client, whose use is in `unit`: denials are requests, so that they are in the same chart only if that is
+ * what is counted. `add(row, from)` adds what the server counted since `from`, every `step` seconds.
+ */
+export function clientChart(step, unit = 'requests') {
   const series = new ClientSeries(step);
-  const chart = timeChart('Requests of this client', ['denied', 'allowed'], { height: 130 });
+  const chart = unit === 'requests'
+    ? timeChart('Requests of this client', ['denied', 'allowed'], { height: 130 })
+    : timeChart(`Use of this client, in ${unitName(unit)}`, ['cost'], { height: 130, unit });
   const element = el('div', {}, el('p', { class: 'empty' }, 'The chart begins in a few seconds.'));
   return {
     element,

@@ -5,10 +5,13 @@ import { ago, brief } from './format.js';
 import { keyLink, ruleLink } from './keys.js';
 import { findClients } from './search.js';
 import { sortable } from './table.js';
+import { brieflyInUnit, unitOf } from './unit.js';
 
 const [PAUSE, MOST] = [200, 100];
 
-export function clientList() {
+/** The list, with what the `rules` count. */
+export function clientList(rules) {
+  const units = new Map(rules.map((rule) => [rule.id, unitOf(rule)]));
   let asking = new AbortController();
   let timer = 0;
   const note = el('p', { class: 'small quiet' });
@@ -17,7 +20,7 @@ export function clientList() {
     { name: 'Client', isHead: true, cell: (row) => keyLink(row.rule, row.key) },
     { name: 'Rule', value: (row) => row.rule, cell: (row) => ruleLink(row.rule) },
     { name: 'Denied', isNumber: true, value: (row) => row.denied, cell: (row) => brief(row.denied) },
-    { name: 'Used', isNumber: true, isWideOnly: true, value: (row) => row.used, cell: (row) => brief(row.used) },
+    { name: 'Used', isNumber: true, isWideOnly: true, value: (row) => row.used, cell: (row) => brieflyInUnit(row.used, units.get(row.rule) ?? 'requests') },
     { name: 'Last seen', isNumber: true, value: (row) => row.last_seen ?? 0, cell: (row) => (row.last_seen ? ago(row.last_seen) : '–') },
   ], { sortBy: 'Denied', most: 20, empty: 'No client of the last hour has this in its name.' });
 

@@ -1,6 +1,7 @@
 // What a client sends, compared with what its limit grants.
 
 import { brief, count, span } from './format.js';
+import { unitName } from './unit.js';
 
 const many = new Intl.NumberFormat('en', { maximumSignificantDigits: 2 });
 
@@ -34,14 +35,15 @@ export function excess(perMinute, limit) {
   return perMinute / ((60 * (limit.rate ?? limit.limit)) / limit.window);
 }
 
-/** The demand of a client against its limit, in a sentence. */
-export function demandText(perMinute, limit) {
-  if (!limit) return `Sends about ${about(perMinute)} a minute.`;
+/** The demand of a client against its limit, in a sentence, with what is counted if that is not requests. */
+export function demandText(perMinute, limit, unit = 'requests') {
+  const of = unit === 'requests' ? '' : ` ${unitName(unit)}`;
+  if (!limit) return `Sends about ${about(perMinute)}${of} a minute.`;
   const rate = limit.rate ?? limit.limit;
-  const own = `${count(rate)} ${WORDS.get(limit.window) ?? `in ${span(limit.window)}`}`;
+  const own = `${count(rate)}${of} ${WORDS.get(limit.window) ?? `in ${span(limit.window)}`}`;
   const average = limit.window === 60 ? '' : `, which is ${about((60 * rate) / limit.window)} a minute`;
   const times = excess(perMinute, limit);
   const verdict = times <= 1 ? `about ${Math.max(1, Math.round(100 * times))} % of it`
     : times < 1.15 ? 'slightly too much' : `about ${about(times)} times too much`;
-  return `Sends about ${about(perMinute)} a minute, limit ${own}${average}: ${verdict}.`;
+  return `Sends about ${about(perMinute)}${of} a minute, limit ${own}${average}: ${verdict}.`;
 }

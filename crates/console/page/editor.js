@@ -22,7 +22,7 @@ export function ruleEditor(first, { validate, isUnchanged = () => false, onText 
   const element = el('section', { class: 'panel', 'aria-label': 'The rule as YAML' },
     el('label', { for: 'rule-text' }, 'The rule as YAML'),
     el('div', { class: 'editor' }, lines, text), state, problems,
-    el('p', { class: 'hint' }, 'Comments are not kept: use “description”. The change applies to all requests immediately.'));
+    el('p', { class: 'hint' }, 'Comments are not kept: use “description”. A rule counts requests unless “unit” says what else, such as tokens. The change applies to all requests immediately.'));
 
   function changed() {
     drawLines([]);

@@ -5,7 +5,8 @@ import { clientChart } from './client-chart.js';
 import { deniedTable, readDenied } from './denied.js';
 import { demandOf, demandText, excess, narrowest } from './demand.js';
 import { el, notice, panel, put } from './dom.js';
-import { brief, counted } from './format.js';
+import { counted } from './format.js';
+import { brieflyInUnit } from './unit.js';
 
 const EVERY = 5_000;
 
@@ -21,11 +22,11 @@ async function readRow(rule, key) {
   return { row: null, from: 0 };
 }
 
-/** The evidence of a client of a rule. `limits` are those of the rule as explained; `read()` reads everything again. */
-export function clientEvidence(rule, key) {
+/** The evidence of a client of a rule that counts `unit`. `limits` are those of the rule as explained; `read()` reads everything again. */
+export function clientEvidence(rule, key, unit) {
   const demand = el('div');
   const denied = deniedTable();
-  const chart = clientChart(EVERY / 1_000);
+  const chart = clientChart(EVERY / 1_000, unit);
   let limits = [];
   let newest = { row: null, from: 0 };
 
@@ -36,9 +37,9 @@ export function clientEvidence(rule, key) {
       put(demand);
       return;
     }
-    const text = demandText(perMinute, narrowest(limits));
+    const text = demandText(perMinute, narrowest(limits), unit);
     put(demand, row.denied > 0
-      ? notice('careful', `Denied ${counted(row.denied, 'time')} in the last minute by ${rule}`, text, row.used > 0 && ` Admitted in the same time: ${brief(row.used)}.`)
+      ? notice('careful', `Denied ${counted(row.denied, 'time')} in the last minute by ${rule}`, text, row.used > 0 && ` Admitted in the same time: ${brieflyInUnit(row.used, unit)}.`)
       : notice('', null, text));
   }
 

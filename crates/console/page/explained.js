@@ -4,8 +4,10 @@ import { badge, el, notice, prose, visible } from './dom.js';
 import { clock, count, span } from './format.js';
 import { keyText } from './keys.js';
 import { SOURCES } from './last-decision.js';
+import { withUnit } from './limit-text.js';
 import { reasonSentence } from './reasons.js';
 import { link } from './router.js';
+import { inUnit, unitOf } from './unit.js';
 
 const CONDITIONS = {
   starts_at: 'It has not started yet', expires_at: 'It has expired', method: 'The method does not match', host: 'The host does not match',
@@ -13,17 +15,18 @@ const CONDITIONS = {
 };
 
 /**
- * The decision in a sentence, with what can be done about it. `times` is how many times too much the client sends: then
+ * The decision in a sentence, with what can be done about it. The rule that made it counts `unit`. `times` is how many times too much the client sends: then
  * it is not called allowed because a token came back just now.
  */
-export function verdict(decision, actions, times) {
+export function verdict(decision, actions, { times, unit }) {
+  const remain = `${count(decision.remaining)} of ${inUnit(decision.limit, unit)} remain.`;
   const isDenied = !decision.allowed;
   const isTooMuch = times > 1.15;
   const word = isDenied ? 'Denied' : isTooMuch ? 'Over its limit' : decision.delay > 0 ? `Allowed after ${span(decision.delay)}` : 'Allowed';
   const wait = decision.retry_after === null ? 'Waiting does not help.' : `One such request is allowed in ${span(decision.retry_after)}${isTooMuch ? '; what this client sends is not' : ''}.`;
   const why = isDenied
-    ? [reasonSentence(decision.reason), ' ', decision.missing && `Missing: ${decision.missing.join(', ')}. `, wait]
-    : decision.rule ? [isTooMuch && 'One such request is allowed now; what this client sends is not. ', `${count(decision.remaining)} of ${count(decision.limit)} remain.`] : ['No rule applies to this request.'];
+    ? [reasonSentence(decision.reason), ' ', decision.reason === 'over_limit' && `${remain} `, decision.missing && `Missing: ${decision.missing.join(', ')}. `, wait]
+    : decision.rule ? [isTooMuch && 'One such request is allowed now; what this client sends is not. ', remain] : ['No rule applies to this request.'];
   return el('div', { class: `verdict ${isDenied ? 'bad' : isTooMuch ? 'careful' : 'good'}`, role: 'status' },
     el('span', { class: 'word' }, word),
     el('span', {}, decision.rule && ['by ', el('a', { href: link(['rules', decision.rule]) }, decision.rule), '. '], why,
@@ -42,17 +45,17 @@ export function appliedRule(explained, actions, withTier) {
     el('header', {}, el('h3', {}, el('a', { href: link(['rules', explained.rule]) }, explained.rule)), word, isShadow && badge('accent', 'shadow'),
       explained.tier && !isUnknown && badge('accent', `tier ${visible(explained.tier)}`),
       actions && el('div', { class: 'row' }, actions)),
-    isUnknown && tierChoice(explained.tiers, withTier),
+    isUnknown && tierChoice(explained, withTier),
     el('p', { class: 'small' }, 'Counts ', el('b', { class: 'mono' }, el('bdi', {}, keyText(explained.key))),
-      explained.grant && [' and grants ', el('b', {}, visible(explained.grant.value)), ' from ', SOURCES[explained.grant.from] ?? explained.grant.from]),
+      explained.grant && [' and grants ', el('b', {}, visible(withUnit(explained.grant.value, explained.limits[0]))), ' from ', SOURCES[explained.grant.from] ?? explained.grant.from]),
     explained.limits.map(counter));
 }
 
 /** Says that the tier is not known, and offers those of the rule. */
-function tierChoice(tiers, withTier) {
+function tierChoice({ tiers, limits }, withTier) {
   return notice('careful', 'The tier of this client is not known',
     el('p', {}, 'The rule has tiers. What is shown is for a client without one.'),
-    el('div', { class: 'row', role: 'group', 'aria-label': 'Explain with a tier' }, Object.entries(tiers).map(([name, limit]) => el('button', { type: 'button', onclick: () => withTier(name) }, `${visible(name)}: ${visible(limit)}`))));
+    el('div', { class: 'row', role: 'group', 'aria-label': 'Explain with a tier' }, Object.entries(tiers).map(([name, limit]) => el('button', { type: 'button', onclick: () => withTier(name) }, `${visible(name)}: ${visible(withUnit(limit, limits[0]))}`))));
 }
 
 function counter(limit) {
@@ -64,9 +67,9 @@ function counter(limit) {
   const kind = !limit.allowed ? 'full' : share > 0.8 ? 'near' : '';
   // The limit of a bucket is its burst, which says nothing of its rate.
   const isBurst = /_bucket$/.test(limit.algorithm) && limit.rate && limit.rate !== limit.limit;
-  const text = isBlocked ? 'blocked' : `${count(used)} of ${isBurst ? 'burst ' : ''}${count(limit.limit)} used`;
+  const text = isBlocked ? 'blocked' : `${count(used)} of ${isBurst ? 'burst ' : ''}${inUnit(limit.limit, unitOf(limit))} used`;
   const window = limit.window ? span(limit.window) : '';
-  const per = window && (isBurst ? `${count(limit.rate)} per ${window}` : `window ${window}`);
+  const per = window && (isBurst ? `${inUnit(limit.rate, unitOf(limit))} per ${window}` : `window ${window}`);
   const after = !limit.allowed
     ? limit.retry_after === null ? 'no wait helps' : `allowed again in ${span(limit.retry_after)}`
     : limit.reset_time ? `whole again at ${clock(limit.reset_time)}` : '';

@@ -38,6 +38,7 @@ export function healthFacts() {
       ['Rules', `${count(rules.count)} in version ${count(rules.version)}, from ${rules.file ?? rules.source ?? '–'}`],
       status.keys !== undefined && status.keys !== null && ['Keys in memory', count(status.keys)],
       status.leases ? ['Leases out', count(status.leases)] : null,
+      status.reservations !== undefined && ['Open reservations', count(status.reservations)],
       snapshot && ['Counters saved', snapshot.last_written ? ago(snapshot.last_written) : 'not yet'],
     ].filter(Boolean);
     const problems = [status.problem, store.problem, rules.problem, snapshot?.problem, ...(status.warnings ?? [])];

@@ -1,13 +1,15 @@
 // The last real decision of a client: what it sent, and what it got.
 
 import { badge, el, visible } from './dom.js';
-import { ago, clock, count, span } from './format.js';
+import { ago, clock, span } from './format.js';
+import { withUnit } from './limit-text.js';
 import { reasonText } from './reasons.js';
+import { inUnit } from './unit.js';
 
 export const SOURCES = { limit: 'the limit of the rule', tier: 'its tier', override: 'an override in the rule', temporary: 'a temporary override' };
 
-/** The last decision as a list of facts; of several servers, with the one that made it. */
-export function lastDecision(last, rule, { hasSeveral = false } = {}) {
+/** The last decision by a rule that counts `unit`, as a list of facts; of several servers, with the one that made it. */
+export function lastDecision(last, rule, { hasSeveral = false, unit = 'requests' } = {}) {
   const request = [last.method, last.path].filter(Boolean).map(visible).join(' ');
   const facts = [
     ['Decided', [last.allowed ? badge('good', 'allowed') : badge('bad', `denied: ${reasonText(last.reason)}`), ` ${clock(last.at)}, ${ago(last.at)}, by ${rule}`]],
@@ -15,9 +17,9 @@ export function lastDecision(last, rule, { hasSeveral = false } = {}) {
     last.address && ['Address', el('bdi', { class: 'mono' }, visible(last.address))],
     last.front_end && ['Front end', last.front_end],
     ['Tier', last.tier ? el('b', {}, visible(last.tier)) : 'none'],
-    last.grant && ['Granted', [el('b', {}, visible(last.grant.value)), ` from ${SOURCES[last.grant.from] ?? last.grant.from}`]],
+    last.grant && ['Granted', [el('b', {}, visible(withUnit(last.grant.value, { unit }))), ` from ${SOURCES[last.grant.from] ?? last.grant.from}`]],
     !last.allowed && ['Wait', last.retry_after === null ? 'waiting does not help' : `allowed again after ${span(last.retry_after)}`],
-    last.cost !== 1 && ['Cost', count(last.cost)],
+    (last.cost !== 1 || unit !== 'requests') && ['Cost', inUnit(last.cost, unit)],
     hasSeveral && last.instance && ['Instance', el('span', { class: 'mono' }, last.instance)],
   ].filter(Boolean);
   return el('dl', { class: 'facts' }, facts.map(([name, value]) => [el('dt', {}, name), el('dd', {}, value)]));

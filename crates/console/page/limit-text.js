@@ -1,5 +1,7 @@
 // Limits as rules write them: `100/minute burst 20; 1000/day`.
 
+import { countsRequests, unitName, unitOf } from './unit.js';
+
 const PART = /^\s*(\d+)(.*?)(?:\bburst\s+(\d+)\s*)?$/i;
 
 /** A limit that is so many times as large, or `null` if the text has no numbers, as `unlimited` has not. */
@@ -12,7 +14,18 @@ export function scaled(text, factor) {
   }).join('; ');
 }
 
-/** The limit of a rule in a few words. */
+/** The limit of a rule in a few words, with what it counts if that is not requests: `100 tokens/minute`. */
+export function limitWithUnit(rule) {
+  return withUnit(limitText(rule), rule);
+}
+
+/** The text of a limit that a rule grants, with what the rule counts if that is not requests. */
+export function withUnit(text, rule) {
+  if (countsRequests(rule)) return text;
+  return String(text).split(';').map((part) => part.replace(/^(\s*\d+)/, `$1 ${unitName(unitOf(rule))}`)).join(';');
+}
+
+/** The limit of a rule as it is written. */
 export function limitText(rule) {
   if (!rule) return '';
   if (typeof rule.limit === 'string' || typeof rule.limit === 'number') return String(rule.limit);

@@ -6,9 +6,10 @@ import { confirm, openDialog } from './dialog.js';
 import { el, notice, put, visible } from './dom.js';
 import { dateTime } from './format.js';
 import { overriddenBy } from './keys.js';
-import { granted, limitText, scaled } from './limit-text.js';
+import { granted, limitText, scaled, withUnit } from './limit-text.js';
 import { say } from './messages.js';
 import { isSecret } from './session.js';
+import { countsRequests, unitName, unitOf } from './unit.js';
 
 const SPANS = [['10m', '10 minutes'], ['1h', '1 hour'], ['4h', '4 hours'], ['24h', '1 day'], ['7d', '7 days']];
 
@@ -23,6 +24,7 @@ export function overridePath(rule, key) {
  */
 export function askOverride(rule, key, { now = limitText(rule), onDone } = {}) {
   const by = overriddenBy(rule);
+  const such = `Any limit such as 1000/minute, or unlimited, or blocked.${countsRequests(rule) ? '' : ` The rule counts ${unitName(unitOf(rule))}.`}`;
   const client = el('input', { id: 'o-key', value: key ?? '', type: isSecret(by) && !key ? 'password' : 'text', required: true, autocomplete: 'off', spellcheck: 'false' });
   const limit = el('input', { id: 'o-limit', required: true, autofocus: true, value: scaled(now, 2) ?? '', placeholder: '1000/minute', autocomplete: 'off', spellcheck: 'false', oninput: showChoice });
   const length = el('select', { id: 'o-for' }, SPANS.map(([value, label]) => el('option', { value }, label)));
@@ -70,7 +72,7 @@ export function askOverride(rule, key, { now = limitText(rule), onDone } = {}) {
     },
     field('o-key', `Client (${by})`, client, isSecret(by) && hint('A digest as the tables show it, or the clear value, which is stored hashed.')),
     field('o-limit', 'Limit', limit, el('div', { class: 'row suggestions', role: 'group', 'aria-label': 'Suggested limits' }, choices.map(({ button }) => button)),
-      hint(scaled(now, 1) ? `It has ${now} now. Any limit such as 1000/minute, or unlimited, or blocked.` : 'Any limit such as 1000/minute, or unlimited, or blocked.')),
+      hint(scaled(now, 1) ? `It has ${withUnit(now, rule)} now. ${such}` : such)),
     field('o-for', 'For', length, hint('Then the rule’s own limit applies again.')),
     field('o-reason', 'Reason', reason, hint('For the history: who asked, which incident.')),
     message,

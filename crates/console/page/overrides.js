@@ -6,7 +6,7 @@ import { confirm } from './dialog.js';
 import { el, panel, prose, put, visible } from './dom.js';
 import { dateTime, span, unix } from './format.js';
 import { overriddenBy } from './keys.js';
-import { granted } from './limit-text.js';
+import { granted, withUnit } from './limit-text.js';
 import { attempt, say } from './messages.js';
 import { askOverride, overridePath } from './override-dialog.js';
 
@@ -36,10 +36,11 @@ export async function readOverrides(rule) {
   return (await get(overridePath(rule))).overrides;
 }
 
-export function overrideRow(override, onDone) {
+/** An override of a rule. */
+export function overrideRow(override, rule, onDone) {
   return el('li', {},
     el('div', { class: 'row' },
-      el('span', {}, el('b', { class: 'mono' }, el('bdi', {}, overriddenClient(override))), ' ', granted(override.limit)),
+      el('span', {}, el('b', { class: 'mono' }, el('bdi', {}, overriddenClient(override))), ' ', granted(withUnit(override.limit, rule))),
       el('div', { class: 'actions' }, removeButton(override, onDone))),
     el('div', { class: 'small quiet' }, endOf(override), override.by && `, set by ${override.by}`, override.reason && [': ', el('bdi', {}, visible(override.reason))]));
 }
@@ -52,7 +53,7 @@ export function overrideList(id, rule) {
       const overrides = await readOverrides(id);
       put(list, overrides.length === 0
         ? el('p', { class: 'empty' }, 'None.')
-        : el('ul', { class: 'timeline' }, overrides.map((override) => overrideRow(override, read))));
+        : el('ul', { class: 'timeline' }, overrides.map((override) => overrideRow(override, rule, read))));
     } catch (problem) {
       put(list, el('p', { class: 'empty' }, prose(problem.message)));
     }

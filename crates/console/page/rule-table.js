@@ -3,24 +3,26 @@
 import { badge, el } from './dom.js';
 import { brief, percent, rate } from './format.js';
 import { ruleLink } from './keys.js';
-import { limitText } from './limit-text.js';
-import { latest, sum } from './series.js';
+import { limitWithUnit } from './limit-text.js';
+import { average, latest, sum } from './series.js';
 import { sparkline } from './sparkline.js';
 import { sortable } from './table.js';
+import { unitName, unitOf } from './unit.js';
 
-const NOTHING = { of: {}, missing: [], all: 0, asked: 0, share: 0, shadow: 0, allowed: 0, denied: 0 };
+const NOTHING = { of: {}, missing: [], all: 0, asked: 0, share: 0, shadow: 0, used: 0, allowed: 0, denied: 0 };
 
 /** A table of rules. `show(rules, series)` fills it; without series there are no numbers. Returns the rows shown. */
 export function ruleTable({ most, empty }) {
   let details = new Map();
   const table = sortable('Rules, by denials', [
     { name: 'Rule', isHead: true, value: (row) => row.rule, cell: (row) => [ruleLink(row.rule), ' ', details.get(row.rule)?.mode === 'shadow' && badge('accent', 'shadow')] },
-    { name: 'Limit', isWideOnly: true, cell: (row) => el('span', { class: 'small limit' }, limitText(details.get(row.rule))) },
+    { name: 'Limit', isWideOnly: true, cell: (row) => el('span', { class: 'small limit' }, limitWithUnit(details.get(row.rule))) },
     { name: 'Trend', isWideOnly: true, cell: (row) => sparkline(row.of.allowed, row.of.denied, row.missing) },
     { name: 'Allowed /s', isNumber: true, isWideOnly: true, value: (row) => row.allowed, cell: (row) => rate(row.allowed) },
     { name: 'Denied /s', isNumber: true, value: (row) => row.denied, cell: (row) => rate(row.denied) },
     { name: 'Denied', isNumber: true, value: (row) => row.all, cell: (row) => brief(row.all) },
     { name: 'Share', isNumber: true, isWideOnly: true, value: (row) => row.share, cell: (row) => percent(row.all, row.asked) },
+    { name: 'Used /s', isNumber: true, isWideOnly: true, value: (row) => row.used, cell: (row) => [rate(row.used), ' ', el('div', { class: 'small quiet' }, unitName(unitOf(details.get(row.rule)), row.used))] },
     { name: 'Shadow', isNumber: true, isWideOnly: true, value: (row) => row.shadow, cell: (row) => brief(row.shadow) },
   ], { sortBy: 'Denied', most, empty });
 
@@ -28,7 +30,7 @@ export function ruleTable({ most, empty }) {
     const of = series.of(rule);
     const all = sum(of.denied);
     const asked = all + sum(of.allowed);
-    return { rule, of, missing, all, asked, share: asked ? all / asked : 0, shadow: sum(of.shadow_denied), allowed: latest(of.allowed, series.step), denied: latest(of.denied, series.step) };
+    return { rule, of, missing, all, asked, share: asked ? all / asked : 0, shadow: sum(of.shadow_denied), used: average(of.cost, missing, series.step), allowed: latest(of.allowed, series.step), denied: latest(of.denied, series.step) };
   }
 
   return {

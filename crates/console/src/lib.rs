@@ -79,6 +79,7 @@ static EMBEDDED: [&[(&str, &[u8])]; 2] = [
         "session.js",
         "sparkline.js",
         "table.js",
+        "unit.js",
         "yaml.js",
     ),
     embedded!("../vendor/", "vendor/":

@@ -288,10 +288,12 @@ fn numbers(limit: &Value, now: Timestamp) -> String {
     if let (Some(remaining), Some(whole)) = (get("remaining").as_u64(), get("limit").as_u64())
         && is_counted
     {
+        let unit = get("unit").as_str().filter(|unit| *unit != "requests");
+        let unit = unit.map_or_else(String::new, |unit| format!(" {}", plain(unit)));
         let _ = match (burst(limit), window(limit)) {
-            (Some(burst), _) => write!(text, "; {remaining} left of {burst}"),
-            (None, Some(window)) => write!(text, "; {remaining} of {whole} left per {window}"),
-            (None, None) => write!(text, "; {remaining} of {whole} left"),
+            (Some(burst), _) => write!(text, "; {remaining}{unit} left of {burst}"),
+            (None, Some(window)) => write!(text, "; {remaining} of {whole}{unit} left per {window}"),
+            (None, None) => write!(text, "; {remaining} of {whole}{unit} left"),
         };
     }
     if let Some(reset) = times::instant(get("reset_time")).filter(|reset| *reset > now) {
@@ -326,7 +328,7 @@ mod tests {
     fn a_page_has_the_verdict_then_each_rule() {
         let limit = |rule: &str, allowed: bool, remaining: u64, shadow: bool| {
             json!({"rule": rule, "algorithm": "token_bucket", "window": 60, "allowed": allowed,
-                "rate": 5, "worst_case": {"window": 9, "instant": 5}, "promise": "at most 9 in any minute: 5 at once, then one every 12 s",
+                "rate": 5, "unit": if shadow { "tokens" } else { "requests" }, "worst_case": {"window": 9, "instant": 5}, "promise": "at most 9 in any minute: 5 at once, then one every 12 s",
                 "limit": 5, "remaining": remaining, "reset_time": 1_794_770_048, "retry_after": if allowed { 0 } else { 12 },
                 "delay": 0, "shadow": shadow, "degraded": false, "reason": if allowed { Value::Null } else { json!("over_limit") }})
         };

@@ -61,6 +61,10 @@ fn rendered(server: &str, body: &Value, now: Timestamp) -> String {
         };
         line("leases", format!("{leases} {what}"));
     }
+    if let Some(open) = body["reservations"].as_u64() {
+        let what = if open == 1 { "reservation" } else { "reservations" };
+        line("reserved", format!("{open} open {what}"));
+    }
     if let Some(snapshot) = body.get("snapshot").filter(|snapshot| !snapshot.is_null()) {
         line("snapshot", written(snapshot, now));
     }
@@ -139,7 +143,7 @@ mod tests {
             "store": {"kind": "memory", "latency": null, "breaker": null, "degraded_since": null, "problem": null},
             "instances": 1,
             "rules": {"source": "data directory", "version": 5, "count": 12, "problem": null, "file": null},
-            "keys": 1_234, "leases": 3,
+            "keys": 1_234, "leases": 3, "reservations": 2,
             "snapshot": {"last_written": 1_794_769_996.5, "age": 0.2, "problem": null},
             "warnings": [],
         });
@@ -150,7 +154,7 @@ mod tests {
                       "problem": "127.0.0.1:6379: connection refused"},
             "instances": 3,
             "rules": {"source": "file", "version": 1, "count": 1, "problem": null, "file": "/etc/tidegate/rules.yaml"},
-            "keys": null, "leases": 40, "snapshot": null, "warnings": ["one\u{1b}[2J"],
+            "keys": null, "leases": 40, "reservations": 1, "snapshot": null, "warnings": ["one\u{1b}[2J"],
         });
         insta::assert_snapshot!(plainly(&redis));
     }

@@ -9,15 +9,16 @@ import { confirm } from '../dialog.js';
 import { badge, el, notice, panel, put, visible } from '../dom.js';
 import { clientEvidence } from '../evidence.js';
 import { appliedRule, headerList, otherRule, verdict } from '../explained.js';
-import { count } from '../format.js';
 import { readStatus } from '../health.js';
 import { hasFormOfDigest, isDigest, keyText, overriddenBy, sample } from '../keys.js';
 import { lastDecision } from '../last-decision.js';
+import { withUnit } from '../limit-text.js';
 import { attempt, say } from '../messages.js';
 import { askOverride } from '../override-dialog.js';
 import { overrideRow, readOverrides } from '../overrides.js';
 import { replace } from '../router.js';
 import { isSecret } from '../session.js';
+import { inUnit, unitName, unitOf, unitsOf } from '../unit.js';
 
 /** The attributes in the address: `a.user_id=u1`. */
 function given(parameters) {
@@ -39,6 +40,10 @@ export async function showClient(main, parameters) {
   const names = rules.flatMap((rule) => [rule.per, Object.keys(rule.match?.attributes ?? {})].flat()).filter(Boolean);
   const form = attributeForm(attributes, names);
   const cost = el('input', { id: 'cost', type: 'number', min: 0, step: 1, value: parameters.get('cost') ?? '1' });
+  // With costs by unit each rule is charged in its own; one cost is charged by all.
+  const units = unitsOf(rules);
+  const unit = el('select', { id: 'cost-unit', 'aria-label': 'Unit of the cost' }, el('option', { value: '' }, 'of every rule'), units.map((name) => el('option', { value: name }, unitName(name))));
+  unit.value = units.includes(parameters.get('unit')) ? parameters.get('unit') : '';
   const source = el('p', { class: 'hint' }, 'What is known of a request. Explaining charges nothing.');
   const parts = { decision: el('div', { class: 'stack' }), demand: el('div'), last: el('div'), rules: el('div', { class: 'stack' }), evidence: el('div', { class: 'stack' }), others: el('div') };
   let isTouched = isWhole;
@@ -55,12 +60,12 @@ export async function showClient(main, parameters) {
         panel('Request', null,
           el('form', { onsubmit: attempt('Not explained', explain), oninput: () => { isTouched = true; } },
             source, form.element,
-            el('div', { class: 'field' }, el('label', { for: 'cost' }, 'Cost'), cost),
+            el('div', { class: 'field' }, el('label', { for: 'cost' }, 'Cost'), el('div', { class: 'row' }, cost, units.length > 1 && unit)),
             el('button', { type: 'submit', class: 'first' }, 'Explain'))))));
 
   if (size(attributes) > 0 || origin) await explain();
   else {
-    list = clientList();
+    list = clientList(rules);
     put(parts.decision, notice('', 'Why is a client denied?', 'Find the client here, follow it from the overview or from a rule, or enter what is known of its request.'));
     put(parts.rules, list.element);
   }
@@ -108,12 +113,19 @@ export async function showClient(main, parameters) {
   }
 
   function costOf() {
+    if (unit.value !== '') return { costs: { [unit.value]: Number(cost.value) } };
     return cost.value === '1' ? {} : { cost: Number(cost.value) };
+  }
+
+  /** The same for the address of the page. */
+  function costShown() {
+    if (unit.value === '') return costOf();
+    return { cost: cost.value, unit: unit.value };
   }
 
   async function explainAttributes(entered, { keepsAddress = false } = {}) {
     const shown = Object.entries(entered).filter(([name, value]) => !isSecret(name) || hasFormOfDigest(value)).map(([name, value]) => [`a.${name}`, value]);
-    if (!keepsAddress) replace(['client'], { ...(origin ? { rule: origin.id } : {}), ...Object.fromEntries(shown), ...costOf() });
+    if (!keepsAddress) replace(['client'], { ...(origin ? { rule: origin.id } : {}), ...Object.fromEntries(shown), ...costShown() });
     return post('explain', { attributes: entered, ...costOf() });
   }
 
@@ -123,7 +135,7 @@ export async function showClient(main, parameters) {
     const name = JSON.stringify([rule, ofKey]);
     if (evidence?.name !== name) {
       evidence?.stop();
-      evidence = Object.assign(clientEvidence(rule, ofKey), { name });
+      evidence = Object.assign(clientEvidence(rule, ofKey, unitOf(byId.get(rule))), { name });
       put(parts.demand, evidence.demand);
       put(parts.evidence, evidence.panels);
     }
@@ -140,8 +152,8 @@ export async function showClient(main, parameters) {
     ];
     const cards = await Promise.all(applied.map((rule) => card(rule, deciding)));
     const last = answer.last ?? evidence?.last();
-    put(parts.decision, verdict(answer.decision, actions, evidence?.times()));
-    put(parts.last, last && panel('Last decision', null, lastDecision(last, origin?.id ?? deciding?.rule, { hasSeveral: status.instances > 1 })));
+    put(parts.decision, verdict(answer.decision, actions, { times: evidence?.times(), unit: unitOf(byId.get(answer.decision.rule)) }));
+    put(parts.last, last && panel('Last decision', null, lastDecision(last, origin?.id ?? deciding?.rule, { hasSeveral: status.instances > 1, unit: unitOf(origin ?? byId.get(deciding?.rule)) })));
     put(parts.rules,
       applied.length > 0 && panel(applied.length === 1 ? 'The rule that applies' : `The ${applied.length} rules that apply`, null, cards, headerList(answer.headers)));
     put(parts.others, others.length > 0 && panel(`Rules that do not apply (${others.length})`, null,
@@ -157,7 +169,7 @@ export async function showClient(main, parameters) {
     if (isTemporary) {
       const all = await readOverrides(rule.rule).catch(() => []);
       const mine = all.filter((override) => override.key === own || (override.digest && own?.endsWith(override.digest)));
-      shown.append(el('ul', { class: 'timeline' }, mine.map((override) => overrideRow(override, explain))));
+      shown.append(el('ul', { class: 'timeline' }, mine.map((override) => overrideRow(override, byId.get(rule.rule), explain))));
     }
     return shown;
   }
@@ -184,7 +196,7 @@ export async function showClient(main, parameters) {
     const text = `What ${keyText(counted)} has used of ${rule} is forgotten: it has the whole limit again.`;
     return confirm('Reset the counters?', text, 'Reset', attempt('Nothing was reset', async () => {
       const { reset } = await post('reset', { attributes: form.values(), rule });
-      say('good', 'Reset', reset.slice(0, 3).map((counter) => `${counter.rule} (${counter.limit}): ${count(counter.used)} used, ${visible(Object.values(counter.key).join(', '))}`).join('; '));
+      say('good', 'Reset', reset.slice(0, 3).map((counter) => `${counter.rule} (${withUnit(counter.limit, byId.get(counter.rule))}): ${inUnit(counter.used, unitOf(byId.get(counter.rule)))} used, ${visible(Object.values(counter.key).join(', '))}`).join('; '));
       await explain();
     }), 'danger');
   }

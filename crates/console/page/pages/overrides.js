@@ -4,6 +4,7 @@ import { get } from '../api.js';
 import { badge, el, panel, put, visible } from '../dom.js';
 import { counted, dateTime, span, unix } from '../format.js';
 import { keyLink, overriddenBy, ruleLink } from '../keys.js';
+import { withUnit } from '../limit-text.js';
 import { attempt } from '../messages.js';
 import { overriddenClient, removeButton } from '../overrides.js';
 import { sortable } from '../table.js';
@@ -20,7 +21,7 @@ export async function showOverrides(main) {
   const table = sortable('Temporary overrides', [
     { name: 'Client', isHead: true, value: overriddenClient, cell: client },
     { name: 'Rule', value: (row) => row.rule, cell: (row) => ruleLink(row.rule) },
-    { name: 'Limit', cell: (row) => (['blocked', 'unlimited'].includes(row.limit) ? badge(row.limit === 'blocked' ? 'bad' : 'careful', row.limit) : row.limit) },
+    { name: 'Limit', cell: (row) => (['blocked', 'unlimited'].includes(row.limit) ? badge(row.limit === 'blocked' ? 'bad' : 'careful', row.limit) : withUnit(row.limit, byId.get(row.rule))) },
     { name: 'Ends in', isNumber: true, value: left, cell: (row) => el('span', { title: dateTime(row.expires_at) }, span(left(row))) },
     { name: 'Set by', isWideOnly: true, value: (row) => row.by ?? '', cell: (row) => visible(row.by ?? '–') },
     { name: 'Reason', isWideOnly: true, cell: (row) => el('bdi', {}, visible(row.reason ?? '–')) },

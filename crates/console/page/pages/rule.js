@@ -9,11 +9,12 @@ import { badge, el, notice, panel, prose, put, visible } from '../dom.js';
 import { ago, brief, counted, percent } from '../format.js';
 import { readStatus } from '../health.js';
 import { isDigest, keyLink } from '../keys.js';
-import { limitText } from '../limit-text.js';
+import { limitWithUnit } from '../limit-text.js';
 import { overrideList } from '../overrides.js';
 import { go } from '../router.js';
 import { sum } from '../series.js';
 import { sortable } from '../table.js';
+import { brieflyInUnit, countsRequests, unitName, unitOf } from '../unit.js';
 import { readRule, yamlView } from '../yaml.js';
 
 const EVERY = 5_000;
@@ -22,6 +23,7 @@ export async function showRule(main, id) {
   const [rule] = await Promise.all([get(`rules/${encodeURIComponent(id)}`), readStatus()]);
   const state = stateBadge();
   const outcome = timeChart('Requests by outcome', ['denied', 'shadow_denied', 'delayed', 'degraded', 'allowed'], { height: 190 });
+  const used = countsRequests(rule) ? null : timeChart(`Use, in ${unitName(unitOf(rule))}`, ['cost'], { height: 130, saysMarks: false, unit: unitOf(rule) });
   const result = el('div');
   const choice = windowChoice((window) => { follower.choose(window); choice.show(window); });
   const text = el('div', {}, el('p', { class: 'empty' }, 'Loading…'));
@@ -32,14 +34,14 @@ export async function showRule(main, id) {
     el('div', { class: 'crumb' }, el('a', { href: '#/rules' }, 'Rules'), ' › ', id),
     el('div', { class: 'page-head' }, el('h1', { tabindex: -1 }, id),
       rule.mode === 'shadow' ? badge('accent', 'shadow: denies nothing') : badge('', 'enforced'),
-      badge('', limitText(rule)), state.element,
+      badge('', limitWithUnit(rule)), state.element,
       el('div', { class: 'actions' }, choice.element, edit)),
     el('div', { class: 'stack' },
       rule.description && el('p', { class: 'quiet' }, rule.description),
       rulesFile() && notice('', 'Rules come from a file', el('span', {}, 'Read-only here. Change ', el('code', {}, rulesFile()), ' on the server; it is read again when it changes.')),
       el('div', { class: 'columns wide-narrow' },
-        el('div', { class: 'stack' }, panel('Activity', null, el('div', { class: 'stack' }, result, outcome.element)), keysPanel(id, rule)),
-        el('div', { class: 'stack' }, panel('Rule', null, grants, text), overrideList(id, rule)))));
+        el('div', { class: 'stack' }, panel('Activity', null, el('div', { class: 'stack' }, result, outcome.element, used?.element)), keysPanel(id, rule)),
+        el('div', { class: 'stack' }, panel('Rule', null, budgetFacts(rule), grants, text), overrideList(id, rule)))));
 
   readRule(id, rule).then(({ yaml, promises }) => {
     put(grants, promises && promiseList(promises));
@@ -48,6 +50,7 @@ export async function showRule(main, id) {
 
   const follower = followActivity((series) => {
     outcome.show(series, id);
+    used?.show(series, id);
     const of = series.of(id);
     const [allowed, denied, shadow] = [sum(of.allowed), sum(of.denied), sum(of.shadow_denied)];
     const asked = rule.mode === 'shadow' ? allowed + denied + shadow : allowed + denied;
@@ -60,8 +63,19 @@ export async function showRule(main, id) {
   return () => {
     follower.stop();
     outcome.stop();
+    used?.stop();
     main.querySelector('[data-stop]')?.dispatchEvent(new Event('stop'));
   };
+}
+
+/** What the rule counts, when it warns, and what becomes of reservations that are not settled. */
+function budgetFacts(rule) {
+  const rows = [
+    ['Counts', unitName(unitOf(rule))],
+    rule.warn_at !== undefined && rule.warn_at !== null && ['Warns', `once a counter has used ${rule.warn_at} % of its limit`],
+    ['Unsettled', rule.unsettled === 'give_back' ? 'a reservation that expires is given back' : 'a reservation that expires keeps its estimate'],
+  ].filter(Boolean);
+  return el('dl', { class: 'facts budget' }, rows.map(([name, value]) => [el('dt', {}, name), el('dd', {}, value)]));
 }
 
 /** What the limits of a rule and of its tiers admit at the most, in the words of the server. */
@@ -74,12 +88,14 @@ function promiseList({ limit, tiers }) {
 /** The clients of a rule that were denied most, or that use most. */
 function keysPanel(id, rule) {
   let [sort, window] = ['denied', '1m'];
+  const unit = unitOf(rule);
+  const bound = (number) => (sort === 'used' ? brieflyInUnit(number, unit) : brief(number));
   const note = el('p', { class: 'small quiet' });
   const table = sortable('Clients of this rule', [
     { name: 'Client', isHead: true, cell: (row) => [keyLink(id, row.key), isDigest(row.key) && [' ', badge('', 'secret, as a digest')]] },
     { name: 'Denied', isNumber: true, value: (row) => row.denied, cell: (row) => brief(row.denied) },
-    { name: 'Used', isNumber: true, value: (row) => row.used, cell: (row) => brief(row.used) },
-    { name: 'True count', isNumber: true, isWideOnly: true, cell: (row) => (row.lower === row.upper ? `exactly ${brief(row.lower)}` : `${brief(row.lower)} to ${brief(row.upper)}`) },
+    { name: 'Used', isNumber: true, value: (row) => row.used, cell: (row) => brieflyInUnit(row.used, unit) },
+    { name: 'True count', isNumber: true, isWideOnly: true, cell: (row) => (row.lower === row.upper ? `exactly ${bound(row.lower)}` : `${brief(row.lower)} to ${bound(row.upper)}`) },
     { name: 'Last seen', isNumber: true, isWideOnly: true, value: (row) => row.last_seen ?? 0, cell: (row) => (row.last_seen ? ago(row.last_seen) : '–') },
   ], { most: 20, empty: 'None in this window.' });
 

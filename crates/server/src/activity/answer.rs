@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
+use tidegate::rules::RuleSet;
 use tidegate_activity::{
     ActivitySeries, KeyName, KeySort, KeyWindow, OutcomeCounts, RuleSeries, SeriesSpan, TopKey,
     TopKeys,
@@ -42,11 +43,19 @@ pub(crate) struct KeysQuestion {
 pub(crate) struct AnswerParts<'a> {
     pub(crate) activity: &'a ServerActivity,
     pub(crate) others: &'a [OtherInstance],
+    /// Those in force.
+    pub(crate) rules: &'a RuleSet,
     /// In Unix seconds.
     pub(crate) now: u64,
 }
 
 impl AnswerParts<'_> {
+    /// What a rule counts; null if it is not in force any more.
+    fn unit(&self, rule: &str) -> Value {
+        let rule = self.rules.get(rule);
+        json!(rule.map(|rule| rule.unit().as_str()))
+    }
+
     /// The counts of all instances.
     fn series(&self, span: &SeriesSpan) -> ActivitySeries {
         let mut series = self.activity.live.series(span);
@@ -130,7 +139,8 @@ pub(crate) fn activity_json(
     out.push_str(r#"},"rules":["#);
     for (index, rule) in series.rules.iter().enumerate() {
         let comma = if index > 0 { "," } else { "" };
-        let _ = write!(out, r#"{comma}{{"rule":{},"#, json!(&*rule.rule));
+        let (id, unit) = (json!(&*rule.rule), parts.unit(&rule.rule));
+        let _ = write!(out, r#"{comma}{{"rule":{id},"unit":{unit},"#);
         write_points(&mut out, &rule.points);
         out.push('}');
     }
@@ -211,6 +221,7 @@ pub(crate) fn keys_json(parts: &AnswerParts<'_>, rule: &str, question: &KeysQues
         "keys": top.keys.iter().map(key).collect::<Vec<_>>(),
         "distinct_denied": top.distinct_denied.count(),
         "distinct_error": top.distinct_denied.error().map(|error| (error * 1_000.0).round() / 1_000.0),
+        "unit": parts.unit(rule),
         "total": top.weight,
         "from": top.from,
         "shared": top.is_shared,

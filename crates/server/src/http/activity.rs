@@ -51,6 +51,7 @@ pub(super) async fn current(
         let parts = AnswerParts {
             activity: &activity,
             others: &others,
+            rules: &rules,
             now: now(),
         };
         activity_json(&parts, &question, &changes)
@@ -93,12 +94,13 @@ pub(super) async fn keys(call: ApiCall) -> Result<ApiReply, HttpProblem> {
         return Err(rules::no_such_rule(&id));
     }
     let others = others(admin, activity, question.is_own).await;
-    let activity = Arc::clone(activity);
+    let (activity, rules) = (Arc::clone(activity), admin.gate.rules());
     // Many keys take some milliseconds to sort.
     let writing = tokio::task::spawn_blocking(move || {
         let parts = AnswerParts {
             activity: &activity,
             others: &others,
+            rules: &rules,
             now: now(),
         };
         keys_json(&parts, &id, &question)
@@ -137,11 +139,12 @@ async fn answered(
 ) -> Result<ApiReply, HttpProblem> {
     let activity = need_activity(admin)?;
     let others = others(admin, activity, false).await;
-    let activity = Arc::clone(activity);
+    let (activity, rules) = (Arc::clone(activity), admin.gate.rules());
     let writing = tokio::task::spawn_blocking(move || {
         write(&AnswerParts {
             activity: &activity,
             others: &others,
+            rules: &rules,
             now: now(),
         })
     });

@@ -39,6 +39,8 @@ impl OutcomeSeries {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ShownRule {
     pub(super) rule: String,
+    /// What it counts, if the server says so.
+    pub(super) unit: Option<String>,
     pub(super) outcomes: OutcomeSeries,
 }
 
@@ -78,6 +80,7 @@ impl ShownActivity {
         };
         let rule = |rule: &Value| ShownRule {
             rule: rule["rule"].as_str().unwrap_or_default().to_owned(),
+            unit: rule["unit"].as_str().map(str::to_owned),
             outcomes: OutcomeSeries::from_json(rule),
         };
         let list = |name: &str| value[name].as_array().into_iter().flatten();
@@ -157,6 +160,8 @@ pub(super) struct ShownKey {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct ShownKeys {
     pub(super) keys: Vec<ShownKey>,
+    /// What the rule counts, if the server says so.
+    pub(super) unit: Option<String>,
     pub(super) distinct_denied: Option<u64>,
     /// The standard error of that, as a part of it; `None` if there may be more.
     pub(super) distinct_error: Option<f64>,
@@ -165,7 +170,7 @@ pub(super) struct ShownKeys {
 }
 
 impl ShownKeys {
-    /// A summary of the numbers: `, 12 keys denied`, `, about 1,200 keys denied`.
+    /// A summary of the numbers: `, 12 keys denied, used in requests`, `, about 1,200 keys denied, used in tokens`.
     pub(super) fn about(&self) -> String {
         let distinct = self.distinct_denied;
         let mut text = distinct.map_or_else(String::new, |distinct| {
@@ -177,6 +182,10 @@ impl ShownKeys {
             let keys = if distinct == 1 { "key" } else { "keys" };
             format!(", {how}{} {keys} denied", grouped(distinct))
         });
+        if let Some(unit) = &self.unit {
+            text.push_str(", used in ");
+            text.push_str(&escaped(unit));
+        }
         if self.is_shared {
             text.push_str(", together with other rules");
         }
@@ -200,6 +209,7 @@ impl ShownKeys {
         let keys = value["keys"].as_array().into_iter().flatten();
         Self {
             keys: keys.map(key).collect(),
+            unit: value["unit"].as_str().map(str::to_owned),
             distinct_denied: value["distinct_denied"].as_u64(),
             distinct_error: value["distinct_error"].as_f64(),
             is_shared: value["shared"] == true,

@@ -28,6 +28,7 @@ pub(super) fn rendered(server: &str, wanted: &TopQuestion, fetched: &TopAnswer) 
         "delayed/s",
         "degraded/s",
         "cost/s",
+        "unit",
     ]);
     for rule in activity.sorted(wanted.sort) {
         let outcomes = &rule.outcomes;
@@ -39,6 +40,7 @@ pub(super) fn rendered(server: &str, wanted: &TopQuestion, fetched: &TopAnswer) 
             rate(&outcomes.delayed),
             rate(&outcomes.degraded),
             rate(&outcomes.cost),
+            rule.unit.clone().unwrap_or_default(),
         ]);
     }
     // Writing to a String cannot fail.

@@ -19,6 +19,7 @@ fn activity() -> Value {
     let rule = |id: &str, allowed, denied| {
         let mut rule = series(allowed, denied);
         rule["rule"] = json!(id);
+        rule["unit"] = json!(if id == "login" { "requests" } else { "tokens" });
         rule
     };
     json!({
@@ -34,7 +35,7 @@ fn keys() -> Value {
         "lower": denied - denied / 100, "upper": denied, "last_seen": 1_794_769_998})
     };
     json!({"keys": [key("<img src=x onerror=alert(1)>", 12_345), key("\u{1b}[2J\u{202e}evil", 99),
-                    key("u1", 7)], "distinct_denied": 4_321, "distinct_error": 0.016, "instances": []})
+                    key("u1", 7)], "distinct_denied": 4_321, "distinct_error": 0.016, "unit": "tokens", "instances": []})
 }
 
 fn wanted() -> TopQuestion {
