@@ -27,9 +27,9 @@ const failures = await runTests('budgets', {
     assert.match(health, /Open reservations\s+2\b/);
     const row = `${section('Rules')} tbody tr:has-text("tokens")`;
     await page.waitForSelector(row);
-    await until('the use of the rule is shown', async () => /[1-9][\d.]* output tokens/.test((await text(page, row)).replace('1000 output tokens/hour', '')));
+    await until('the use of the rule is shown', async () => /[1-9][\d.]*\s+output tokens/.test((await text(page, row)).replace('1000 output tokens/hour', '')));
     assert.match(await text(page, row), /1000 output tokens\/hour/);
-    assert.match(await text(page, `${section('Rules')} tbody tr:has-text("300/minute")`), /[\d.]+ requests?/);
+    assert.match(await text(page, `${section('Rules')} tbody tr:has-text("300/minute")`), /[\d.]+\s+requests?/);
     await finish();
   },
 

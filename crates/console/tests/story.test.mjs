@@ -133,8 +133,8 @@ const failures = await runTests('story', {
     await show('#/client?rule=per-user&a.user_id=scraper-7&a.path=/v1/orders');
     const counter = page.locator('.counter').first();
     await counter.waitFor();
-    assert.match(await counter.innerText(), /of burst 20 used/);
-    assert.match(await counter.innerText(), /60 per 1 h/);
+    assert.match(await counter.innerText(), /of burst 20 requests used/);
+    assert.match(await counter.innerText(), /60 requests per 1 h/);
     assert.match(await counter.innerText(), /at most 79 in any hour/);
     await finish();
   },

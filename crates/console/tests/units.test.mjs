@@ -2,8 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { demandOf, demandText, narrowest } from '../page/demand.js';
-import { scaled } from '../page/limit-text.js';
+import { limitWithUnit, scaled, withUnit } from '../page/limit-text.js';
 import { ActivityWindow, average } from '../page/series.js';
+import { inUnit, unitsOf } from '../page/unit.js';
 import { runTests } from './browser.mjs';
 
 const MINUTE = { window: 60, rate: 100, limit: 100, allowed: false };
@@ -31,6 +32,18 @@ const failures = await runTests('units', {
       [480, { ...MINUTE, window: 3_600, rate: 60 }, 'Sends about 480 a minute, limit 60 an hour, which is 1 a minute: about 480 times too much.'],
       [12, null, 'Sends about 12 a minute.'],
     ]) assert.equal(demandText(perMinute, limit), text);
+  },
+
+  async 'numbers of a rule have its unit, and limits have it if that is not requests'() {
+    for (const [number, unit, shown] of [[1, 'requests', '1 request'], [2_000, 'requests', '2,000 requests'], [0, 'output_tokens', '0 output tokens'], [1, 'output_tokens', '1 output token'], [1, 'money', '1 money']]) {
+      assert.equal(inUnit(number, unit), shown);
+    }
+    const tokens = { unit: 'output_tokens', limit: '100/minute burst 20; 1000/day' };
+    assert.equal(limitWithUnit(tokens), '100 output tokens/minute burst 20; 1000 output tokens/day');
+    assert.equal(limitWithUnit({ limit: '100/minute' }), '100/minute');
+    assert.equal(withUnit('unlimited', tokens), 'unlimited');
+    assert.equal(demandText(80, MINUTE, 'output_tokens'), 'Sends about 80 output tokens a minute, limit 100 output tokens a minute: about 80 % of it.');
+    assert.deepEqual(unitsOf([tokens, {}, { unit: 'money' }, tokens]), ['requests', 'money', 'output_tokens']);
   },
 
   async 'of several limits the one that denies is compared with'() {

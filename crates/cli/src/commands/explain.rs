@@ -292,7 +292,9 @@ fn numbers(limit: &Value, now: Timestamp) -> String {
         let unit = unit.map_or_else(String::new, |unit| format!(" {}", plain(unit)));
         let _ = match (burst(limit), window(limit)) {
             (Some(burst), _) => write!(text, "; {remaining}{unit} left of {burst}"),
-            (None, Some(window)) => write!(text, "; {remaining} of {whole}{unit} left per {window}"),
+            (None, Some(window)) => {
+                write!(text, "; {remaining} of {whole}{unit} left per {window}")
+            }
             (None, None) => write!(text, "; {remaining} of {whole}{unit} left"),
         };
     }

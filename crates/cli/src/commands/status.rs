@@ -62,7 +62,11 @@ fn rendered(server: &str, body: &Value, now: Timestamp) -> String {
         line("leases", format!("{leases} {what}"));
     }
     if let Some(open) = body["reservations"].as_u64() {
-        let what = if open == 1 { "reservation" } else { "reservations" };
+        let what = if open == 1 {
+            "reservation"
+        } else {
+            "reservations"
+        };
         line("reserved", format!("{open} open {what}"));
     }
     if let Some(snapshot) = body.get("snapshot").filter(|snapshot| !snapshot.is_null()) {
