@@ -88,7 +88,11 @@ impl Gate {
     }
 
     /// Decides without showing it to the observer.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "a receipt is large, and is made where it is returned"
+    )]
+    #[inline(always)]
     pub(super) fn decide_in_memory(
         &self,
         store: &MemoryStore,

@@ -150,15 +150,15 @@ impl Gate {
             return None;
         }
         let observer = self.observer.as_ref()?;
-        let observed = Observed {
+        let request = Observed {
             began,
             front_end,
             decisions: receipt.decisions(),
             asked,
         };
-        observer.reserved(&observed);
+        observer.reserved(&request);
         self.warn_of_charges(receipt);
-        let rules = observed.parts().flat_map(|part| {
+        let rules = request.parts().flat_map(|part| {
             let rules = part.rules().filter_map(|rule| rule.estimated());
             rules.collect::<SmallVec<[EstimatedRule; 2]>>()
         });
