@@ -5,6 +5,7 @@
 
 pub mod accuracy;
 mod block_on;
+mod budget;
 mod failing_store;
 pub mod fault_proxy;
 mod http_server;
@@ -19,6 +20,7 @@ pub mod vectors;
 mod wait;
 
 pub use block_on::block_on;
+pub use budget::{BUDGET, BudgetFrontEnd, LEAST_ESTIMATE, five_callers};
 pub use failing_store::{FailingStore, StoreState};
 pub use fault_proxy::FaultProxy;
 pub use http_server::{HttpAnswer, HttpServer};

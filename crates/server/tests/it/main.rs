@@ -9,6 +9,7 @@
 )]
 
 mod authorize;
+mod budgets;
 mod exchanges;
 mod following;
 mod grpc;

@@ -123,36 +123,6 @@ fn an_estimate_is_charged_and_replaced_by_the_true_cost() {
 }
 
 #[test]
-fn five_concurrent_callers_that_estimate_60_of_100_never_hold_more() {
-    for spent in [25, 60, 100] {
-        over_every_store(RULES, |server| {
-            let reserved: Vec<ClientReply> = std::thread::scope(|scope| {
-                let call = || reserve(server, &json!({"costs": {"tokens": 60}}));
-                let callers: Vec<_> = (0..5).map(|_| scope.spawn(call)).collect();
-                let replies = callers.into_iter().map(|caller| caller.join().unwrap());
-                replies.collect()
-            });
-            let admitted: Vec<&ClientReply> = reserved
-                .iter()
-                .filter(|reply| reply.status == 200)
-                .collect();
-            assert_eq!(admitted.len(), 1, "{reserved:?}");
-            let settled = settle(
-                server,
-                &id(admitted[0]),
-                &json!({"costs": {"tokens": spent}}),
-            );
-            settled.with_status(200);
-            let left = 100 - spent;
-            reserve(server, &json!({"costs": {"tokens": left + 1}})).with_status(429);
-            if left > 0 {
-                reserve(server, &json!({"costs": {"tokens": left}})).with_status(200);
-            }
-        });
-    }
-}
-
-#[test]
 fn a_cancelled_one_gives_all_of_it_back() {
     over_every_store(RULES, |server| {
         let reserved = reserve(server, &json!({"cost": 5})).with_status(200);
