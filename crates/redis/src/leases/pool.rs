@@ -278,6 +278,11 @@ impl UnitPool {
         }
     }
 
+    /// Forgets denials, because units went back to Redis.
+    pub(crate) fn forget_denials(&mut self) {
+        self.shortage.clear();
+    }
+
     /// How much is left of the current window or slot; none if that is unknown.
     fn left(&self, now: Instant) -> Option<Duration> {
         Span::for_limit(&self.state.limit)?.left(self.boundary?, now)

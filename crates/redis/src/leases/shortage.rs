@@ -1,7 +1,8 @@
 //! Tracks a pool that Redis has too few units for: how long requests have to wait, and when not to ask Redis.
 //!
-//! A wait that Redis returned holds for its cost until units are granted or go back. If many requests arrive before the
-//! wait of denied ones is over, not every one of them asks Redis: they get an upper bound of their wait.
+//! A wait that Redis returned holds for its cost until units are granted or go back, and for a second at most: other
+//! instances may have given back theirs. If many requests arrive before the wait of denied ones is over, not every one
+//! of them asks Redis: they get an upper bound of their wait.
 
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use tidegate_core::{Limit, Micros, Outcome, Retry};
 use tokio::time::Instant;
 
 use super::demand::PoolDemand;
+use crate::hints::LONGEST;
 
 /// How many costs are remembered.
 const COSTS: usize = 8;
@@ -128,12 +130,12 @@ impl LeaseShortage {
             let until = known.until.max(soonest);
             return Some(denied_until(until, &known.outcome, now));
         }
-        let last = self.answers.last().filter(|_| is_flood)?;
+        let last = self.recent(now).next_back().filter(|_| is_flood)?;
         // A wait that is enough for a higher cost is enough for this one.
-        let dearer = self.answers.iter().filter(|answer| answer.cost >= cost);
+        let dearer = self.recent(now).filter(|answer| answer.cost >= cost);
         let enough = dearer.map(|answer| answer.until).min();
         // A request is not allowed before one that costs less.
-        let mut cheaper = self.answers.iter().filter(|answer| answer.cost <= cost);
+        let mut cheaper = self.recent(now).filter(|answer| answer.cost <= cost);
         let is_denied = cheaper.any(|answer| now < answer.until);
         let gathers = self.gathers_until.is_some_and(|until| now < until);
         if !(is_denied || gathers && enough.is_some()) {
@@ -150,8 +152,14 @@ impl LeaseShortage {
         let is_window = matches!(limit.form(), Form::FixedWindow(_)) && cost <= limit.capacity();
         let is_meant =
             |answer: &&DenialByRedis| cost == answer.cost || is_window && cost > answer.cost;
-        let mut meant = self.answers.iter().filter(is_meant);
+        let mut meant = self.recent(now).filter(is_meant);
         meant.find(|answer| now < answer.until)
+    }
+
+    /// The answers that are not too old.
+    fn recent(&self, now: Instant) -> impl DoubleEndedIterator<Item = &DenialByRedis> {
+        let answers = self.answers.iter();
+        answers.filter(move |answer| now < answer.denied_at + LONGEST)
     }
 }
 
@@ -222,6 +230,20 @@ mod tests {
         assert_eq!(wait(&shortage, &window, 40), Some(300_000));
         assert_eq!(wait(&shortage, &window, 4), None, "there may be so many");
         assert_eq!(wait(&shortage, &window, 41), None, "never");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_denial_is_remembered_for_a_second_at_most() {
+        let window = limit(Algorithm::FIXED_WINDOW);
+        let mut shortage = LeaseShortage::new(now());
+        shortage.record_denial(5, &denied(60_000, 60_000), now());
+        flood(&mut shortage);
+        tokio::time::advance(millis(999)).await;
+        assert_eq!(wait(&shortage, &window, 5), Some(59_001_000));
+        tokio::time::advance(millis(1)).await;
+        assert_eq!(wait(&shortage, &window, 5), None, "others may give back");
+        flood(&mut shortage);
+        assert_eq!(wait(&shortage, &window, 5), None, "also in a flood");
     }
 
     /// Many requests that do not wait.

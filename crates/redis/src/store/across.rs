@@ -101,7 +101,7 @@ impl StoreInner {
             .spawn(async move { inner.take_back(steps).await });
         let _ = self.router.until(deadline, giving_back).await;
         for index in charged.iter().flatten() {
-            self.hints.forget(plan.charges[*index].state.name);
+            self.forget_remembered(plan.charges[*index].state.name);
         }
         if let Some(permit) = plan.permit {
             let inner = Arc::clone(self);

@@ -226,7 +226,7 @@ impl StoreInner {
 
     pub(super) fn forget_hints(&self, plan: &Plan<'_>) {
         for planned in &plan.charges {
-            self.hints.forget(planned.state.name);
+            self.forget_remembered(planned.state.name);
         }
     }
 

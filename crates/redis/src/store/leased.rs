@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::StoreInner;
 use super::exact::OutcomesByIndex;
+use crate::keys::StateName;
 use crate::leases::{
     AT_LEAST, Filling, LeaseGrant, LeaseKind, SharedPool, UnitLease, UnitPool, Unused,
 };
@@ -414,6 +415,14 @@ impl StoreInner {
             remaining: pool.units(),
             ..Adjusted::default()
         })
+    }
+
+    /// Forgets what is remembered of a state, because units of it were given back.
+    pub(super) fn forget_remembered(&self, name: StateName) {
+        self.hints.forget(name);
+        if let Some(shared) = self.pools.get(name) {
+            shared.pool.lock().forget_denials();
+        }
     }
 
     /// Gives back the units in the pools that are chosen.

@@ -42,7 +42,7 @@ impl StoreInner {
         if !is_repeated {
             for kept in &parts {
                 let name = self.keys.name(kept.counter.as_bytes());
-                self.hints.forget(name);
+                self.forget_remembered(name);
             }
         }
         fill(&mut record, parts);

@@ -10,7 +10,8 @@ use std::thread;
 use tidegate_testkit::header;
 
 /// The head of an answer and its first event.
-const BEGIN: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+const BEGIN: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 const FIRST: &str = "data: {\"choices\":[{\"delta\":{}}],\"usage\":null}\n\n";
 
 /// Calls that are not answered to their end, by their header `x-call`.

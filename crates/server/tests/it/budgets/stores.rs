@@ -43,7 +43,11 @@ pub(super) struct BudgetServers {
 
 impl BudgetStore {
     fn rules(self) -> String {
-        let sync = if self == Self::Leased { "leased" } else { "exact" };
+        let sync = if self == Self::Leased {
+            "leased"
+        } else {
+            "exact"
+        };
         let user = format!("- {{id: user, per: [user_id], {BUDGET}, sync: {sync}}}\n");
         let team = format!("- {{id: team, per: [team], {BUDGET}}}\n");
         match self {
