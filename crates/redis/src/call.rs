@@ -68,6 +68,14 @@ pub(crate) enum CallBody {
     Command(Arc<Cmd>),
 }
 
+impl CallBody {
+    /// Whether it reads keys that only a stored record names. While a slot is moved, the server that has the record may
+    /// not have these, and cannot tell that from keys that do not exist.
+    pub(crate) fn finds_more_keys(&self) -> bool {
+        matches!(self, Self::Step(step) if step.finds_more_keys())
+    }
+}
+
 /// The reply to a call.
 #[derive(Debug)]
 #[expect(
@@ -141,6 +149,8 @@ impl CallError {
             "OOM" | "READONLY" | "LOADING" | "BUSY" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" => {
                 Self::NotNow(text)
             }
+            // A key that a record names has moved ahead of the record.
+            _ if text.contains("non local key") => Self::NotNow(text),
             "MISCONF" | "NOREPLICAS" | "NOPERM" | "NOAUTH" => Self::Refused(text),
             "WRONGTYPE" | "UNREADABLE" | "NEGATIVE" => Self::BadState(text),
             _ => Self::Unreadable(text),

@@ -94,6 +94,10 @@ impl ClusterLinks {
                     asked = Some(inner.moved(slot, at_host_of(node, &link)));
                     is_asking = false;
                 }
+                Err(CallError::Ask(_)) if work.finds_more_keys() => {
+                    let problem = "the slot of the reservation is being moved";
+                    return Err(CallError::NotNow(problem.to_owned()));
+                }
                 Err(CallError::Ask(node)) => {
                     is_redirected = true;
                     inner.count_redirect();

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use tidegate_core::{
     Algorithm, CostUnit, Costs, ExtendAnswer, Limit, MadeReservation, Micros, PermitId, Rate,
     RemoteStore as _, Request, ReservationId, ReserveRequest, Reserved, ReservedCharge, Scope,
-    SettleAnswer, SettleRequest,
+    SettleAnswer, SettleRequest, StoreError,
 };
 use tidegate_redis::RedisStore;
 use tidegate_testkit::eventually;
-use tidegate_testkit::redis::{Cluster, RedisServer};
+use tidegate_testkit::redis::{Cluster, RedisServer, slot_of};
 
-use crate::{Asked, store};
+use crate::{Asked, store, store_within};
 
 static TOKENS: LazyLock<CostUnit> = LazyLock::new(|| CostUnit::new("tokens").unwrap());
 const TTL: Micros = Micros::MINUTE;
@@ -212,6 +212,38 @@ async fn a_leased_estimate_is_settled_as_of_its_lease() {
     assert_eq!(plain.remaining(&other).await, 55);
     let is_back = async || key.remaining(&other).await == 55;
     eventually("all but what was used is back", is_back).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_moves_before_its_counters_is_settled_when_they_have_moved_too() {
+    let cluster = Cluster::start();
+    let (key, slot) = ("k", slot_of("{k}"));
+    for is_record_first in [true, false] {
+        let scope = Scope::new(&format!("moved-{is_record_first}"));
+        let asked = Asked::new(scope, &daily(100), key);
+        let store = store_within(&cluster.url(), Duration::from_millis(300)).await;
+        let made = reserve(&store, &[&asked], 60, TTL).await.unwrap();
+        let owner = cluster.master_of(slot).address();
+        let other = cluster.nodes().iter().find(|node| node.address() != owner);
+        let migration = cluster.migrate(slot, other.unwrap());
+        let keys = migration.keys();
+        let is_record = |key: &&String| key.contains(":hold:") == is_record_first;
+        for key in keys.iter().filter(is_record) {
+            migration.move_key(key);
+        }
+        let actual = ReservationCost::One(25);
+        let request = SettleRequest {
+            id: made.id,
+            actual: Some(&actual),
+            at: None,
+        };
+        // Neither node has all of it.
+        let error = store.settle_reservation(&request).await.unwrap_err();
+        assert!(matches!(error, StoreError::Unreachable(_)), "{error:?}");
+        migration.finish();
+        assert_eq!(adjusted(&settle(&store, made.id, 25).await), [(35, 0)]);
+        assert_eq!(asked.remaining(&store).await, 75);
+    }
 }
 
 /// What the callers of a counter hold and have used.

@@ -5,17 +5,22 @@
 //! which the pure functions of `tidegate_core`, one after the other, give every answer to the microsecond. A call
 //! without an answer may have taken effect at any time after it began, or never.
 //!
+//! A call may be a reservation that is settled later. That is an effect of its own, between the begin and the end of
+//! the settlement, which is repeated until it is answered.
+//!
 //! The answers carry the time at which the store decided, which orders most calls. What remains is searched
 //! (Wing and Gong) in `search.rs`: calls of the same microsecond, and where unanswered calls took effect.
 
 mod search;
+mod settling;
 mod states;
 mod times;
 
 use std::fmt;
 
 use search::{DecidedCall, OpenCall, RememberedDenial, Search};
-use tidegate_core::{Limit, Outcome, Timestamp};
+use settling::{REMEMBERED, SettledCall};
+use tidegate_core::{Adjusted, Limit, Micros, Outcome, Timestamp};
 
 /// The most calls in a history, and the most unanswered ones, so that the search stays short.
 pub const MOST_CALLS: usize = 200;
@@ -41,6 +46,21 @@ pub struct HistoryCall {
     pub answer: Option<(Timestamp, Vec<Outcome>)>,
     /// What it wanted to charge: all of it, or nothing.
     pub charges: Vec<HistoryCharge>,
+    /// How it was settled, if it was allowed and then settled.
+    pub settlement: Option<HistorySettlement>,
+}
+
+/// How a reservation was settled. All times are of the clock that the store reads.
+#[derive(Debug, Clone)]
+pub struct HistorySettlement {
+    /// When the first of the calls began that settled it.
+    pub began: Timestamp,
+    /// When the answer came.
+    pub ended: Timestamp,
+    /// What each of its limits was charged in the end.
+    pub actual: u64,
+    /// What that did in each of them.
+    pub adjusted: Vec<Adjusted>,
 }
 
 /// Why a history is not accepted.
@@ -81,6 +101,13 @@ impl fmt::Display for NotLinearizable {
 pub fn check(limits: &[Limit], history: &[HistoryCall]) -> Result<(), NotLinearizable> {
     let forms: Vec<_> = limits.iter().map(|limit| *limit.form()).collect();
     let (mut decided, mut remembered, mut open) = (Vec::new(), Vec::new(), Vec::new());
+    let mut settled = Vec::new();
+    let has_settlements = history.iter().any(|call| call.settlement.is_some());
+    let outlived = if has_settlements {
+        REMEMBERED
+    } else {
+        Micros::ZERO
+    };
     for (call, entry) in history.iter().enumerate() {
         let Some((ended, outcomes)) = &entry.answer else {
             open.push(OpenCall {
@@ -90,6 +117,11 @@ pub fn check(limits: &[Limit], history: &[HistoryCall]) -> Result<(), NotLineari
             continue;
         };
         let is_allowed = outcomes.iter().all(|outcome| outcome.allowed);
+        settled.extend(entry.settlement.as_ref().map(|settlement| SettledCall {
+            charges: &entry.charges,
+            outcomes,
+            settlement,
+        }));
         let first = outcomes.iter().map(|outcome| outcome.at).min();
         let last = outcomes.iter().map(|outcome| outcome.at).max();
         let (Some(first), Some(last)) = (first, last) else {
@@ -99,7 +131,7 @@ pub fn check(limits: &[Limit], history: &[HistoryCall]) -> Result<(), NotLineari
         // Only a denial may be answered from memory.
         if !is_allowed && (first < entry.began || first != last || is_copy(history, call)) {
             remembered.push(RememberedDenial {
-                began: entry.began,
+                began: entry.began - outlived,
                 ended: *ended,
                 charges: &entry.charges,
             });
@@ -116,7 +148,9 @@ pub fn check(limits: &[Limit], history: &[HistoryCall]) -> Result<(), NotLineari
     if history.len() > MOST_CALLS || open.len() > MOST_OPEN {
         return Err(NotLinearizable::Undecided);
     }
-    Search::new(&forms, decided, remembered, open).run()
+    Search::new(&forms, decided, remembered, open)
+        .with_settlements(settled)
+        .run()
 }
 
 /// Whether the answer of a call repeats a denial of another one: a remembered denial differs in its wait alone,

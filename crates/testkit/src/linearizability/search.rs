@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use tidegate_core::algorithm::Form;
 use tidegate_core::{Outcome, PermitId, Timestamp};
 
+use super::settling::SettledCall;
 use super::states::ModelStates;
 use super::times::RevealedTimes;
 use super::{HistoryCharge, NotLinearizable};
@@ -38,9 +39,11 @@ pub(super) struct OpenCall<'h> {
 }
 
 pub(super) struct Search<'h> {
-    forms: &'h [Form],
+    pub(super) forms: &'h [Form],
     /// In the order of their times; those of the same time in any order.
-    decided: Vec<DecidedCall<'h>>,
+    pub(super) decided: Vec<DecidedCall<'h>>,
+    /// In the order of their ends.
+    pub(super) settled: Vec<SettledCall<'h>>,
     remembered: Vec<RememberedDenial<'h>>,
     open: Vec<OpenCall<'h>>,
     revealed: RevealedTimes,
@@ -53,12 +56,14 @@ pub(super) struct Search<'h> {
 
 /// How far an order has come.
 #[derive(Clone, PartialEq, Eq)]
-struct Position {
+pub(super) struct Position {
     /// How many of the decided calls have taken effect.
-    index: usize,
-    states: ModelStates,
+    pub(super) index: usize,
+    pub(super) states: ModelStates,
     /// When the last call took effect.
-    at: Timestamp,
+    pub(super) at: Timestamp,
+    /// Which settlements have.
+    pub(super) settled: Vec<bool>,
     /// Which of the open calls have, a bit for each.
     applied: u32,
     /// Of which of those the permits are released.
@@ -80,6 +85,7 @@ impl<'h> Search<'h> {
             forms,
             revealed: RevealedTimes::new(forms, &decided, &open),
             decided,
+            settled: Vec::new(),
             remembered,
             open,
             best: 0,
@@ -88,11 +94,19 @@ impl<'h> Search<'h> {
         }
     }
 
+    /// With these settlements of decided calls.
+    pub(super) fn with_settlements(mut self, mut settled: Vec<SettledCall<'h>>) -> Self {
+        settled.sort_by_key(|call| call.settlement.ended);
+        self.settled = settled;
+        self
+    }
+
     pub(super) fn run(mut self) -> Result<(), NotLinearizable> {
         let position = Position {
             index: 0,
             states: ModelStates::fresh(self.forms),
             at: Timestamp::EPOCH,
+            settled: vec![false; self.settled.len()],
             applied: 0,
             released: 0,
             confirmed: vec![false; self.remembered.len()],
@@ -110,7 +124,7 @@ impl<'h> Search<'h> {
         })
     }
 
-    fn explains_from(&mut self, position: &Position) -> bool {
+    pub(super) fn explains_from(&mut self, position: &Position) -> bool {
         self.best = self.best.max(position.index);
         self.steps += 1;
         if self.steps >= MOST_STEPS {
@@ -125,8 +139,10 @@ impl<'h> Search<'h> {
             return false;
         }
         // Most often, no open call takes effect here.
-        let is_explained =
-            self.decides(position) || self.releases(position) || self.applies(position);
+        let is_explained = self.decides(position)
+            || self.settles(position)
+            || self.releases(position)
+            || self.applies(position);
         if is_between && !is_explained {
             self.failed.entry(key).or_default().push(position.clone());
         }
@@ -139,10 +155,11 @@ impl<'h> Search<'h> {
         let mut before = position.clone();
         let Some(at) = self.decided.get(index).map(|call| call.at) else {
             self.confirm(&mut before, None);
-            return before.confirmed.iter().all(|is_true| *is_true);
+            let are_true = before.confirmed.iter().all(|is_true| *is_true);
+            return are_true && self.are_settled_before(&before, None);
         };
         self.confirm(&mut before, Some(at));
-        if !self.are_confirmed_before(&before, at) {
+        if !self.are_confirmed_before(&before, at) || !self.are_settled_before(&before, Some(at)) {
             return false;
         }
         let ties = self.decided[index..].iter();
@@ -222,14 +239,15 @@ impl<'h> Search<'h> {
         false
     }
 
-    /// Whether further charges can make the next answer true: they only make it less.
+    /// Whether further charges can make the next answer true: they only make it less, unless something is given back.
     fn can_still_match(&self, position: &Position, next: DecidedCall<'_>) -> bool {
         // One that shares its time may come first.
         let shares = self.decided[position.index + 1..].first();
         if shares.is_some_and(|other| other.at == next.at) {
             return true;
         }
-        if position.applied != position.released && self.has_permits() {
+        let has_unsettled = position.settled.iter().any(|is_settled| !is_settled);
+        if has_unsettled || position.applied != position.released && self.has_permits() {
             return true;
         }
         let permit = permit_of(position.index, false);
@@ -327,7 +345,7 @@ impl<'h> Search<'h> {
     }
 
     /// Confirms the remembered denials that are true from the position to the next call.
-    fn confirm(&self, position: &mut Position, until: Option<Timestamp>) {
+    pub(super) fn confirm(&self, position: &mut Position, until: Option<Timestamp>) {
         for (denial, is_true) in self.remembered.iter().zip(&mut position.confirmed) {
             let at = denial.began.max(position.at);
             let is_possible = at <= denial.ended && until.is_none_or(|until| at <= until);

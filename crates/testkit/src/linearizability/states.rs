@@ -1,9 +1,10 @@
 //! The states of a history's limits, charged all or none by the pure functions.
 
 use tidegate_core::algorithm::Form;
-use tidegate_core::{Outcome, PermitId, Timestamp};
+use tidegate_core::{Adjusted, Outcome, PermitId, Timestamp};
 
 use super::HistoryCharge;
+use super::settling::{SettledCall, adjust};
 use crate::ModelState;
 
 /// One state for each limit.
@@ -59,6 +60,22 @@ impl ModelStates {
         });
         // In all states, and not up to the first.
         released.fold(false, |is_released, was_held| is_released | was_held)
+    }
+
+    /// Settles a reservation. What that did in each of its limits.
+    pub(super) fn settle(
+        &mut self,
+        forms: &[Form],
+        call: SettledCall<'_>,
+        at: Timestamp,
+    ) -> Vec<Adjusted> {
+        let actual = call.settlement.actual;
+        let parts = call.charges.iter().zip(call.outcomes);
+        let adjusted = parts.map(|(charge, outcome)| {
+            let state = (&mut self.states[charge.limit], &forms[charge.limit]);
+            adjust(state, (charge.cost, actual), outcome, at)
+        });
+        adjusted.collect()
     }
 
     /// What one charge would be answered.

@@ -199,6 +199,7 @@ fn history(limits: &[Limit], bug: PlantedBug, random: &mut Xorshift) -> Vec<Hist
             began,
             answer: None,
             charges,
+            settlement: None,
         };
         if open < 6 && below(20) == 0 {
             open += 1;
@@ -301,11 +302,13 @@ fn effects_of_calls_without_an_answer_are_found_wherever_they_are() {
         began: at(seconds),
         answer: Some((at(seconds + 1), vec![outcome])),
         charges: charges.clone(),
+        settlement: None,
     };
     let open = |seconds| HistoryCall {
         began: at(seconds),
         answer: None,
         charges: charges.clone(),
+        settlement: None,
     };
     let calls = [answered(10, first), open(15), answered(30, second)];
     assert_eq!(check(&limits, &calls), Ok(()));
@@ -323,6 +326,7 @@ fn a_history_that_is_too_long_is_not_searched() {
         began: Timestamp::from_seconds(1_794_770_000),
         answer: None,
         charges: vec![HistoryCharge { limit: 0, cost: 1 }],
+        settlement: None,
     };
     assert_eq!(check(&limits, &vec![open.clone(); 8]), Ok(()));
     let nine = vec![open; 9];

@@ -8,4 +8,5 @@ mod public_api;
 mod published;
 mod redis_server;
 mod sentinel;
+mod settlements;
 mod supply_chain;

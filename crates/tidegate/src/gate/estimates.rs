@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use tidegate_core::{CostUnit, Costs};
 
 use super::{Asked, Gate, Observed, ObservedRule, Observer, Receipt};
-use crate::costs::{CostUnit, Costs};
 use crate::rules::{FrontEnd, RuleCounts, Unsettled};
 
 /// What a request that was reserved cost after all, for one rule.

@@ -3,14 +3,13 @@
 
 use std::time::Duration;
 
-use tidegate_core::{Micros, ReservationId, Store};
+use tidegate_core::{Costs, Micros, ReservationId, Store};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use super::estimates::WatchedEstimate;
 use super::stored::Reserving;
 use super::{Asked, Decisions, Gate, Receipt, ReserveError, RulesInForce};
-use crate::costs::Costs;
 use crate::rules::FrontEnd;
 
 /// How long a record lasts unless it is extended.

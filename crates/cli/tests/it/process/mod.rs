@@ -3,6 +3,7 @@
 //! Nothing here waits for a time to pass: what is awaited is an answer, a line of the log, or the end of a process.
 
 mod bench;
+mod budgets;
 mod clients;
 mod console;
 mod full_disk;

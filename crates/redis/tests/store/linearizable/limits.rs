@@ -1,4 +1,5 @@
-//! The keys of the histories: every algorithm, with windows that pass within a history, and pairs of limits.
+//! The keys of the histories: every algorithm, with windows that pass within a history, and pairs of limits. Some keys
+//! are reserved and settled: their windows last, so that it only matters in which order that happens.
 
 use std::sync::Arc;
 
@@ -12,11 +13,37 @@ pub(super) struct HistoryKey {
     key: String,
     limits: Vec<Limit>,
     scopes: Vec<Scope>,
+    reserved: KeyUse,
+}
+
+/// What is done with a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyUse {
+    Charged,
+    /// Reserved, and settled for no more than was reserved: a log would show when more was charged.
+    Reserved,
+    /// Reserved, and settled for less or more.
+    ReservedWithOverruns,
 }
 
 impl HistoryKey {
     pub(super) fn limits(&self) -> &[Limit] {
         &self.limits
+    }
+
+    /// What the call with this number costs after all, if it is reserved and settled.
+    pub(super) fn settled(&self, call: u64) -> Option<u64> {
+        match self.reserved {
+            KeyUse::Charged => None,
+            _ if call.is_multiple_of(4) => None,
+            KeyUse::Reserved => Some(call % 2),
+            KeyUse::ReservedWithOverruns => Some(call * 7 % 5),
+        }
+    }
+
+    /// Whether calls are reservations.
+    pub(super) fn is_reserved(&self) -> bool {
+        self.reserved != KeyUse::Charged
     }
 
     /// What the call with this number charges: of two limits one, the other or both.
@@ -42,7 +69,7 @@ impl HistoryKey {
 
 /// Keys, one after the other, in turns in some slots of a cluster or in any.
 pub(super) struct HistoryKeys {
-    sets: Vec<Vec<Limit>>,
+    sets: Vec<(Vec<Limit>, KeyUse)>,
     slots: &'static [u16],
     number: u64,
     names: u64,
@@ -51,7 +78,7 @@ pub(super) struct HistoryKeys {
 impl HistoryKeys {
     pub(super) fn new(slots: &'static [u16]) -> Self {
         Self {
-            sets: limits(),
+            sets: key_uses(),
             slots,
             number: 0,
             names: 0,
@@ -60,7 +87,7 @@ impl HistoryKeys {
 
     pub(super) fn next(&mut self) -> Arc<HistoryKey> {
         let index = usize::try_from(self.number).unwrap();
-        let limits = self.sets[index % self.sets.len()].clone();
+        let (limits, reserved) = self.sets[index % self.sets.len()].clone();
         let slot = self.slots.get(index % self.slots.len().max(1));
         self.number += 1;
         let key = loop {
@@ -77,8 +104,49 @@ impl HistoryKeys {
                 .map(|limit| Scope::new(&format!("linear-{limit}")))
                 .collect(),
             limits,
+            reserved,
         })
     }
+}
+
+/// Charged keys and reserved ones, in turns.
+fn key_uses() -> Vec<(Vec<Limit>, KeyUse)> {
+    let charged = limits().into_iter().map(|limits| (limits, KeyUse::Charged));
+    let reserved = reserved_limits();
+    let mut uses = Vec::new();
+    for (index, charged) in charged.enumerate() {
+        uses.push(charged);
+        if index % 2 == 1 {
+            uses.push(reserved[index / 2 % reserved.len()].clone());
+        }
+    }
+    uses
+}
+
+fn reserved_limits() -> Vec<(Vec<Limit>, KeyUse)> {
+    let daily = |count, algorithm| Limit::new(Rate::new(count, Micros::DAY), algorithm).unwrap();
+    let first_request = Algorithm::FixedWindow {
+        anchor: Anchor::FirstRequest,
+    };
+    let slots = Algorithm::SlidingWindowSlots {
+        slots: Some(24),
+        strict: true,
+    };
+    let window = daily(30, Algorithm::FIXED_WINDOW);
+    let log = daily(25, Algorithm::SlidingWindowLog);
+    let counter = daily(40, Algorithm::SlidingWindowCounter);
+    vec![
+        (vec![window.clone()], KeyUse::ReservedWithOverruns),
+        (vec![log.clone()], KeyUse::Reserved),
+        (vec![counter.clone()], KeyUse::ReservedWithOverruns),
+        (vec![window, counter], KeyUse::ReservedWithOverruns),
+        (vec![daily(30, slots)], KeyUse::ReservedWithOverruns),
+        (vec![daily(35, first_request)], KeyUse::ReservedWithOverruns),
+        (
+            vec![log, daily(45, Algorithm::FIXED_WINDOW)],
+            KeyUse::Reserved,
+        ),
+    ]
 }
 
 fn limits() -> Vec<Vec<Limit>> {

@@ -1,11 +1,13 @@
 //! `sync: exact` is linearizable: whatever several instances answer at the same time, one after the other they
 //! give the same answers, also while Redis hangs, is slow, loses replies and connections, forgets its scripts, or
-//! moves the slots of a cluster. What is lost when Redis forgets its keys is in `state_loss.rs`.
+//! moves the slots of a cluster. So are reservations, which other instances settle. What is lost when Redis forgets its
+//! keys is in `state_loss.rs`.
 //!
 //! A short run here; `scripts/linearizability` sets `TIDEGATE_LINEARIZED_CALLS` for a long one.
 
 mod disturb;
 mod limits;
+mod reserving;
 mod results;
 
 use std::collections::HashMap;
@@ -103,14 +105,22 @@ impl Work {
             let (lane, key, call) = self.next_call();
             let charges = key.charges(call);
             let asked: Vec<_> = charges.iter().map(|charge| key.charge(*charge)).collect();
-            let permit = store.permit_for(&asked);
             let began = wall_clock();
-            let answer = store.charge(&Request::new(&asked).under(permit)).await;
+            let answer = if key.is_reserved() {
+                reserving::reserve(store, &asked).await
+            } else {
+                let permit = store.permit_for(&asked);
+                let request = Request::new(&asked).under(permit);
+                let outcomes = store.charge(&request).await;
+                outcomes.map(|outcomes| (outcomes.to_vec(), None))
+            };
             let ended = wall_clock();
+            let mut made = None;
             let answer = match answer {
-                Ok(outcomes) => {
+                Ok((outcomes, id)) => {
                     self.answered.fetch_add(1, Ordering::Relaxed);
-                    Some((ended, outcomes.to_vec()))
+                    made = id;
+                    Some((ended, outcomes))
                 }
                 Err(error) if error.left_nothing() => {
                     // The breaker is open: wait for Redis, and not in a loop.
@@ -124,10 +134,19 @@ impl Work {
                 }
             };
             drop(asked);
+            let mut settlement = None;
+            if let (Some(id), Some(actual)) = (made, key.settled(call)) {
+                // Others go on meanwhile.
+                tokio::time::sleep(Duration::from_millis(call % 8)).await;
+                let other = &self.stores[(index + 1) % INSTANCES];
+                settlement = Some(reserving::settle(other, id, actual).await);
+                self.answered.fetch_add(1, Ordering::Relaxed);
+            }
             let call = HistoryCall {
                 began,
                 answer,
                 charges,
+                settlement,
             };
             let history = histories.entry(key.number);
             history.or_insert((key, Vec::new())).1.push(call);
@@ -165,7 +184,7 @@ async fn is_linearizable(fault: KeepingFault) {
 /// Checks all histories, and prints how many calls they have.
 fn report(fault: KeepingFault, events: u64, histories: &Histories) {
     let (mut accepted, mut calls, mut open, mut undecided) = (0_u64, 0, 0, 0);
-    let (mut several, mut denied) = (0, 0);
+    let (mut several, mut denied, mut settled) = (0, 0, 0);
     let mut problems = Vec::new();
     for (key, history) in histories.values() {
         let limits = key.limits();
@@ -180,6 +199,8 @@ fn report(fault: KeepingFault, events: u64, histories: &Histories) {
                 (calls, open) = (calls + history.len(), open + unanswered);
                 several += history.iter().filter(|call| call.charges.len() > 1).count();
                 denied += history.iter().filter(|call| is_denied(call)).count();
+                let settlements = history.iter().filter(|call| call.settlement.is_some());
+                settled += settlements.count();
             }
             Err(NotLinearizable::Undecided) => undecided += history.len(),
             Err(problem) => {
@@ -188,7 +209,7 @@ fn report(fault: KeepingFault, events: u64, histories: &Histories) {
         }
     }
     println!(
-        "{fault:?}: {calls} calls accepted, {open} of them without an answer, {denied} denied, {several} of several limits; \
+        "{fault:?}: {calls} calls accepted, {open} of them without an answer, {denied} denied, {several} of several limits, {settled} settled; \
          {events} faults; {undecided} not searched; {} rejected",
         problems.len()
     );
@@ -198,6 +219,7 @@ fn report(fault: KeepingFault, events: u64, histories: &Histories) {
         ("calls", calls as u64),
         ("denied", denied as u64),
         ("several", several as u64),
+        ("settled", settled as u64),
         ("open", open as u64),
         ("not_searched", undecided as u64),
         ("rejected", problems.len() as u64),
@@ -205,6 +227,7 @@ fn report(fault: KeepingFault, events: u64, histories: &Histories) {
     write_result("linearizable", fault.title(), &figures);
     assert_eq!(problems, Vec::<String>::new());
     assert!(undecided * 2 < calls, "too few histories can be searched");
+    assert!(settled * 20 > calls, "too few are settled");
 }
 
 fn is_denied(call: &HistoryCall) -> bool {
