@@ -227,7 +227,7 @@ fn report(fault: KeepingFault, events: u64, histories: &Histories) {
     write_result("linearizable", fault.title(), &figures);
     assert_eq!(problems, Vec::<String>::new());
     assert!(undecided * 2 < calls, "too few histories can be searched");
-    assert!(settled * 20 > calls, "too few are settled");
+    assert!(settled * 40 > calls, "too few are settled");
 }
 
 fn is_denied(call: &HistoryCall) -> bool {
