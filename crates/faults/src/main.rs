@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod bound;
+mod budget;
 mod clock_shim;
 mod evictions;
 mod exchange;

@@ -61,6 +61,15 @@ Its processes, files and clocks. The same load and columns.
 
 ";
 
+pub(crate) const RESERVATION_NOTES: &str = "\
+## Faults while reservations are open
+
+16 callers of two servers reserve random estimates of one budget, which a rule for the user and one for the team count, for 2 s each, and settle or cancel them at either server, by calls that they repeat until
+they are answered. *Held and used* is the most that open estimates and settled costs, each up to its estimate, came to by the answers that the callers got. A Redis that forgets grants the budget once more.
+What is lost, such as a reservation without an answer, is back when it ends (`unsettled: give_back`).
+
+";
+
 pub(crate) const RESOURCE_NOTES: &str = "\
 ## Bounded resources
 

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 
 use crate::headline;
-use crate::page::{COLUMNS, PROMISES, REDIS_NOTES, RESOURCE_NOTES, SERVER_NOTES, TITLE};
+use crate::page::{
+    COLUMNS, PROMISES, REDIS_NOTES, RESERVATION_NOTES, RESOURCE_NOTES, SERVER_NOTES, TITLE,
+};
 use crate::results::{RowEnd, RowResult};
 use crate::row::{FaultGroup, FaultRow, RowFact, RowFigures, shown};
 use crate::rows;
@@ -50,8 +52,10 @@ fn stored(group: FaultGroup) -> anyhow::Result<Vec<StoredRow>> {
 fn build() -> anyhow::Result<[(&'static str, String); 2]> {
     let redis = stored(FaultGroup::Redis)?;
     let servers = stored(FaultGroup::Servers)?;
+    let reservations = stored(FaultGroup::Reservations)?;
     let resources = stored(FaultGroup::Resources)?;
-    let all: Vec<&StoredRow> = redis.iter().chain(&servers).chain(&resources).collect();
+    let faults = redis.iter().chain(&servers).chain(&reservations);
+    let all: Vec<&StoredRow> = faults.chain(&resources).collect();
     let rows: Vec<_> = all
         .iter()
         .map(|(row, result)| (row, result.as_ref()))
@@ -71,6 +75,10 @@ fn build() -> anyhow::Result<[(&'static str, String); 2]> {
     text += &commits(&servers);
     text += &figures_table(&servers);
     text += &facts_list(&servers);
+    text += RESERVATION_NOTES;
+    text += &commits(&reservations);
+    text += &facts_table(&reservations);
+    text.push('\n');
     text += RESOURCE_NOTES;
     text += &commits(&resources);
     text += &facts_table(&resources);

@@ -13,6 +13,8 @@ pub(crate) enum FaultGroup {
     Redis,
     /// Faults of Tidegate's processes, files and clocks.
     Servers,
+    /// Faults while reservations are open.
+    Reservations,
     /// Bounded resources.
     Resources,
 }

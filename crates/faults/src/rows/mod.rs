@@ -6,6 +6,7 @@ mod files;
 mod redis_data;
 mod redis_network;
 mod redis_process;
+mod reservations;
 mod resources;
 mod sentinel;
 mod servers;
@@ -22,7 +23,13 @@ pub(crate) fn all() -> Vec<FaultRow> {
         sentinel::ROWS,
         cluster::ROWS,
     ];
-    let others = [servers::ROWS, files::ROWS, clocks::ROWS, resources::ROWS];
+    let others = [
+        servers::ROWS,
+        files::ROWS,
+        clocks::ROWS,
+        reservations::ROWS,
+        resources::ROWS,
+    ];
     let mut rows = Vec::new();
     for family in redis.iter().chain(&others) {
         rows.extend_from_slice(family);
