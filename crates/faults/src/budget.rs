@@ -47,6 +47,8 @@ pub(crate) struct Ledger {
     pub(crate) ended: u32,
     /// Calls that were repeated because there was no answer, or 503.
     pub(crate) repeated: u32,
+    /// Reservations that are not there although they should not have ended.
+    pub(crate) forgotten: u32,
     /// Answers that no call should get.
     pub(crate) unexpected: Vec<String>,
 }
@@ -238,6 +240,12 @@ impl BudgetCaller {
                 }
                 Ok((404, _)) if !is_counted => {
                     return self.write(|ledger| ledger.uncertain += actual);
+                }
+                Ok((404, _)) => {
+                    return self.write(|ledger| {
+                        ledger.settled -= counted;
+                        ledger.forgotten += 1;
+                    });
                 }
                 Ok((503, _)) | Err(_) => {
                     self.write(|ledger| ledger.repeated += 1);

@@ -134,7 +134,16 @@ fn judge(ledger: &Ledger, left: u64, kept: KeptState) -> Vec<RowFact> {
             "",
         ),
     ];
-    if kept == KeptState::All {
+    let forgotten = f64::from(ledger.forgotten);
+    if kept == KeptState::NotAll {
+        facts.push(RowFact::seen("forgotten reservations", forgotten, ""));
+    } else {
+        facts.push(RowFact::at_most(
+            "forgotten reservations",
+            forgotten,
+            0.0,
+            "",
+        ));
         let used = BUDGET.saturating_sub(ledger.charged);
         let lost = used.saturating_sub(ledger.uncertain).saturating_sub(left);
         let back = left.saturating_sub(used);

@@ -132,7 +132,11 @@ async fn money_goes_by_the_prices_of_the_operator() {
     server.text(body.len()).await;
     server.send(&ok_json(USED_90)).await;
     client.answer().await;
-    let model = Model { gateway, upstream };
+    let model = Model {
+        gateway,
+        upstream,
+        _redis: None,
+    };
     // 10 × 1 + 80 × 2 millionths.
     assert_eq!(model.used("money").await, 170);
 }

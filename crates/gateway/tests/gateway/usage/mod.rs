@@ -3,8 +3,10 @@
 mod denials;
 mod requests;
 mod settling;
+mod streams;
 
 use tidegate_testkit::RawConnection;
+use tidegate_testkit::redis::RedisServer;
 
 use crate::running::Gateway;
 use crate::upstream::Upstream;
@@ -13,6 +15,15 @@ use crate::upstream::Upstream;
 pub(crate) struct Model {
     pub(crate) gateway: Gateway,
     pub(crate) upstream: Upstream,
+    /// Ends with the model.
+    pub(crate) _redis: Option<RedisServer>,
+}
+
+/// Where the gateway counts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ModelStore {
+    Memory,
+    Redis,
 }
 
 /// 100 tokens and 100 requests a day, for everyone together.
@@ -23,11 +34,24 @@ pub(crate) const TOKENS: &str = "rules:
 
 impl Model {
     pub(crate) async fn start(settings: &str, rules: &str) -> Self {
+        Self::start_over(ModelStore::Memory, settings, rules).await
+    }
+
+    pub(crate) async fn start_over(store: ModelStore, settings: &str, rules: &str) -> Self {
         let upstream = Upstream::start().await;
-        let settings = format!("upstream: http://{}\n{settings}", upstream.address);
+        let mut settings = format!("upstream: http://{}\n{settings}", upstream.address);
+        let redis = match store {
+            ModelStore::Memory => None,
+            ModelStore::Redis => Some(RedisServer::start()),
+        };
+        if let Some(redis) = &redis {
+            // Many tests run at once, and this is not about how fast Redis is.
+            settings += &format!("redis: {}\nredis_deadline: 5s\n", redis.url());
+        }
         Self {
             gateway: Gateway::start(&settings, rules),
             upstream,
+            _redis: redis,
         }
     }
 

@@ -1,19 +1,47 @@
-//! What is charged in the end, for every way in which an answer ends.
+//! What is charged in the end, for every way in which an answer ends, in memory and over Redis.
 
-use super::{EVENTS, Model, TOKENS, chunk, ok_json};
+use super::{EVENTS, Model, ModelStore, TOKENS, chunk, ok_json};
 
 const CHAT: &str = "/v1/chat/completions";
 /// 40 bytes, so 10 tokens of input, and 50 of output.
 const ASKS_60: &str = r#"{"max_tokens":50,"messages":["12345678"]}"#;
 const USED_25: &str = r#"{"usage":{"prompt_tokens":20,"completion_tokens":5}}"#;
 
-async fn model() -> Model {
-    Model::start("usage: auto\n", TOKENS).await
+async fn model(store: ModelStore) -> Model {
+    Model::start_over(store, "usage: auto\n", TOKENS).await
 }
 
-#[tokio::test]
-async fn the_estimate_is_held_until_the_answer_says_what_was_used() {
-    let mut model = model().await;
+macro_rules! over_every_store {
+    ($($name:ident),* $(,)?) => {
+        mod memory {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(super::ModelStore::Memory).await;
+            })*
+        }
+
+        mod redis {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(super::ModelStore::Redis).await;
+            })*
+        }
+    };
+}
+
+over_every_store!(
+    the_estimate_is_held_until_the_answer_says_what_was_used,
+    five_concurrent_calls_never_hold_more_than_the_limit,
+    more_than_the_estimate_is_charged_without_asking,
+    every_answer_is_settled_by_the_table,
+    an_answer_that_does_not_come_is_given_back_or_kept,
+    a_stream_is_read_on_the_side_and_settled_before_it_ends,
+    a_client_that_asked_for_usage_gets_it,
+    a_stream_that_is_cut_keeps_the_estimate_of_its_output,
+);
+
+async fn the_estimate_is_held_until_the_answer_says_what_was_used(store: ModelStore) {
+    let mut model = model(store).await;
     let (mut client, mut server, ..) = model.post(CHAT, ASKS_60).await;
     assert_eq!(model.used("tokens").await, 61);
     server.send(&ok_json(USED_25)).await;
@@ -25,9 +53,8 @@ async fn the_estimate_is_held_until_the_answer_says_what_was_used() {
     assert_eq!(model.results("reported").await, 1);
 }
 
-#[tokio::test]
-async fn five_concurrent_calls_never_hold_more_than_the_limit() {
-    let mut model = model().await;
+async fn five_concurrent_calls_never_hold_more_than_the_limit(store: ModelStore) {
+    let mut model = model(store).await;
     let (mut first, mut server, ..) = model.post(CHAT, ASKS_60).await;
     for _ in 0..4 {
         let denied = model.gateway.ask(&super::post(CHAT, "", ASKS_60)).await;
@@ -43,16 +70,14 @@ async fn five_concurrent_calls_never_hold_more_than_the_limit() {
     assert_eq!(model.used("tokens").await, 50);
 }
 
-#[tokio::test]
-async fn more_than_the_estimate_is_charged_without_asking() {
-    let mut model = model().await;
+async fn more_than_the_estimate_is_charged_without_asking(store: ModelStore) {
+    let mut model = model(store).await;
     let used = r#"{"usage":{"prompt_tokens":30,"completion_tokens":60}}"#;
     model.answered(CHAT, ASKS_60, used).await;
     assert_eq!(model.used("tokens").await, 90);
 }
 
-#[tokio::test]
-async fn every_answer_is_settled_by_the_table() {
+async fn every_answer_is_settled_by_the_table(store: ModelStore) {
     let json = |status: &str, body: &str| {
         let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\n");
         format!("{head}content-length: {}\r\n\r\n{body}", body.len())
@@ -83,7 +108,7 @@ async fn every_answer_is_settled_by_the_table() {
             "reported",
         ),
     ] {
-        let mut model = model().await;
+        let mut model = model(store).await;
         let (mut client, mut server, ..) = model.post(CHAT, ASKS_60).await;
         server.send(&answer).await;
         client.answer().await;
@@ -93,8 +118,7 @@ async fn every_answer_is_settled_by_the_table() {
     }
 }
 
-#[tokio::test]
-async fn an_answer_that_does_not_come_is_given_back_or_kept() {
+async fn an_answer_that_does_not_come_is_given_back_or_kept(store: ModelStore) {
     // No server.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let closed = listener.local_addr().unwrap();
@@ -107,7 +131,7 @@ async fn an_answer_that_does_not_come_is_given_back_or_kept() {
     assert_eq!(gateway.metric(line).await, Some(1));
 
     // A server that goes away without an answer.
-    let mut model = model().await;
+    let mut model = model(store).await;
     let (mut client, server, ..) = model.post(CHAT, ASKS_60).await;
     drop(server);
     assert!(client.answer().await.starts_with("HTTP/1.1 502 "));
@@ -122,9 +146,8 @@ async fn an_answer_that_does_not_come_is_given_back_or_kept() {
     assert_eq!(model.used("tokens").await, 61 + 15);
 }
 
-#[tokio::test]
-async fn a_stream_is_read_on_the_side_and_settled_before_it_ends() {
-    let mut model = model().await;
+async fn a_stream_is_read_on_the_side_and_settled_before_it_ends(store: ModelStore) {
+    let mut model = model(store).await;
     let body = r#"{"stream":true,"max_tokens":50,"m":"1"}"#;
     let (mut client, mut server, _, received) = model.post(CHAT, body).await;
     assert_eq!(
@@ -154,9 +177,8 @@ async fn a_stream_is_read_on_the_side_and_settled_before_it_ends() {
     assert_eq!(model.results("cut").await, 0);
 }
 
-#[tokio::test]
-async fn a_client_that_asked_for_usage_gets_it() {
-    let mut model = model().await;
+async fn a_client_that_asked_for_usage_gets_it(store: ModelStore) {
+    let mut model = model(store).await;
     let body = r#"{"stream":true,"max_tokens":9,"stream_options":{"include_usage":true}}"#;
     let (mut client, mut server, _, received) = model.post(CHAT, body).await;
     assert_eq!(received, body);
@@ -169,11 +191,10 @@ async fn a_client_that_asked_for_usage_gets_it() {
     assert_eq!(client.text(chunk(usage).len()).await, chunk(usage));
 }
 
-#[tokio::test]
-async fn a_stream_that_is_cut_keeps_the_estimate_of_its_output() {
+async fn a_stream_that_is_cut_keeps_the_estimate_of_its_output(store: ModelStore) {
     let start = "data: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":25,\"output_tokens\":1}}}\n\n";
     for is_of_client in [true, false] {
-        let mut model = model().await;
+        let mut model = model(store).await;
         let (mut client, mut server, ..) = model.post("/v1/messages", ASKS_60).await;
         server.send(&format!("{EVENTS}{}", chunk(start))).await;
         client.head().await;
