@@ -33,9 +33,9 @@ const RULES: &str = "rules:
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ledger {
     /// Estimates of open reservations.
-    open: u64,
+    pub(crate) open: u64,
     /// Costs of settled ones, each up to its estimate.
-    settled: u64,
+    pub(crate) settled: u64,
     /// The most that both were together.
     pub(crate) most: u64,
     /// What is charged for the settled ones, by the answers.

@@ -231,7 +231,7 @@ async fn a_record_that_moves_before_its_counters_is_settled_when_they_have_moved
         for key in keys.iter().filter(is_record) {
             migration.move_key(key);
         }
-        let actual = ReservationCost::One(25);
+        let actual = Costs::from(25_u64);
         let request = SettleRequest {
             id: made.id,
             actual: Some(&actual),

@@ -67,7 +67,7 @@ impl WatchedEstimate {
         match actual {
             Some(actual) => {
                 let estimate = self.estimate.as_ref();
-                let spent = estimate.and_then(|estimate| estimate.replaced_by(actual));
+                let spent = estimate.and_then(|estimate| estimate.replaced_by(Some(actual)));
                 self.count(spent.as_ref(), |rule| rule.settled(actual));
             }
             None => self.count(Some(&Costs::from(0)), |_| UNUSED),

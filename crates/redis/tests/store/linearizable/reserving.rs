@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::{
-    Charge, Micros, Outcome, RemoteStore as _, ReservationCost, ReservationId, ReserveRequest,
+    Charge, CostUnit, Costs, Micros, Outcome, RemoteStore as _, ReservationId, ReserveRequest,
     Reserved, ReservedCharge, SettleAnswer, SettleRequest, StoreError,
 };
 use tidegate_redis::RedisStore;
@@ -21,7 +21,7 @@ pub(super) async fn reserve(
 ) -> Result<(Vec<Outcome>, Option<ReservationId>), StoreError> {
     let group = charges.iter().map(|charge| ReservedCharge {
         charge: *charge,
-        unit: "tokens",
+        unit: &CostUnit::REQUESTS,
         unit_cost: 1,
         label: "",
     });
@@ -29,7 +29,7 @@ pub(super) async fn reserve(
     let request = ReserveRequest {
         id: ReservationId::random(),
         groups: &[&group],
-        estimate: &ReservationCost::One(1),
+        estimate: &Costs::from(1_u64),
         ttl: TTL,
         at: None,
     };
@@ -48,7 +48,7 @@ pub(super) async fn settle(
     id: ReservationId,
     actual: u64,
 ) -> HistorySettlement {
-    let cost = ReservationCost::One(actual);
+    let cost = Costs::from(actual);
     let request = SettleRequest {
         id,
         actual: Some(&cost),
