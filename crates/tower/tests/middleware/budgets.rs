@@ -27,12 +27,12 @@ fn tokens(tokens: u64) -> Costs {
     Costs::by_unit([("tokens", tokens)]).unwrap()
 }
 
-async fn over_redis(redis: &RedisServer) -> Arc<Gate> {
+pub(super) async fn over_redis(redis: &RedisServer, list: &str) -> Arc<Gate> {
     let mut settings = RedisSettings::new(redis.url().parse().unwrap());
     settings.deadline = Duration::from_secs(2);
     let store = RedisStore::open(settings);
     store.connected(Duration::from_secs(10)).await.unwrap();
-    Arc::new(Gate::new(store, rules(RULES)))
+    Arc::new(Gate::new(store, rules(list)))
 }
 
 /// What is left after one of five calls has used `actual`, and what the counts of the rule must be.
@@ -121,9 +121,9 @@ async fn five_concurrent_calls_do_not_spend_a_budget_five_times_in_memory() {
 async fn five_concurrent_calls_do_not_spend_a_budget_five_times_over_redis() {
     for actual in [60, 20, 133] {
         let redis = RedisServer::start();
-        five_guards(&*over_redis(&redis).await, actual).await;
+        five_guards(&*over_redis(&redis, RULES).await, actual).await;
         let redis = RedisServer::start();
-        five_requests(&over_redis(&redis).await, actual).await;
+        five_requests(&over_redis(&redis, RULES).await, actual).await;
     }
 }
 

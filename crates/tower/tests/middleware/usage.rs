@@ -14,11 +14,13 @@ use http_body_util::channel::Channel;
 use serde_json::{Value, json};
 use tidegate::rules::BudgetKind;
 use tidegate::{Attributes, Gate};
+use tidegate_testkit::redis::RedisServer;
 use tidegate_tower::{BodyPool, DenialReason, RateLimitLayer, UsageLayer, UsageSettings};
 use tidegate_usage::{UsageForm, UsageSetting};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::budgets::over_redis;
 use super::{gate, send, text};
 
 /// A window in place of a bucket, so that time gives nothing back.
@@ -177,6 +179,31 @@ async fn what_is_known_to_be_denied_is_denied_before_the_body_is_read() {
     let denied: Value = serde_json::from_str(&text(denied).await).unwrap();
     assert_eq!(denied["error"]["type"], "requests");
     assert_eq!(polled.load(Ordering::Relaxed), read, "the body was read");
+}
+
+#[tokio::test]
+async fn a_denial_that_is_remembered_is_repeated_before_the_body_is_read() {
+    let redis = RedisServer::start();
+    let gate = over_redis(&redis, RULES).await;
+    let app = app(layer(&gate));
+    let polled = Arc::new(AtomicUsize::new(0));
+    let ask = || {
+        Request::post("/v1/chat/completions")
+            .body(counted(&polled))
+            .unwrap()
+    };
+    for _ in 0..4 {
+        text(send(&app, ask()).await).await;
+    }
+    // It is remembered for less than a second, which may be too short on a busy machine.
+    for _ in 0..100 {
+        let read = polled.load(Ordering::Relaxed);
+        assert_eq!(send(&app, ask()).await.status(), 429);
+        if polled.load(Ordering::Relaxed) == read {
+            return;
+        }
+    }
+    panic!("the bodies of all denied requests were read");
 }
 
 #[tokio::test]
