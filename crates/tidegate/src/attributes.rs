@@ -1,12 +1,13 @@
 //! The attributes of a request, the same for every front end.
 
 mod forms;
+mod terms;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
 use smallvec::SmallVec;
-use tidegate_core::{CostUnit, Costs, Timestamp};
+use tidegate_core::{Costs, Timestamp};
 
 use crate::address::{self, AddressError};
 use crate::credentials::{CredentialProblem, are_credentials, credentials, folded};
@@ -14,6 +15,8 @@ use crate::host::HostError;
 use crate::path::{self, EncodedSlashes, PathError, shortened};
 use crate::value::AttributeValue;
 pub(crate) use forms::check_name;
+pub(crate) use terms::MONEY;
+
 use forms::{Meaning, credentials_of, lower_case_header, normal_host, normal_path, upper_case};
 
 /// How many attributes a request may have.
@@ -55,9 +58,6 @@ pub struct Attributes<'a> {
     costs: Costs,
     at: Option<Timestamp>,
 }
-
-/// The unit of rules that deny a request without a price.
-pub(crate) const MONEY: &str = "money";
 
 /// Whether a path goes on in the form in which it is matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,23 +138,6 @@ impl<'a> Attributes<'a> {
             is_unpriced: false,
             costs: Costs::from(1),
             at: None,
-        }
-    }
-
-    /// The same request with this cost, or with costs by unit. Zero asks and takes nothing.
-    #[must_use]
-    #[inline]
-    pub fn with_cost(mut self, cost: impl Into<Costs>) -> Self {
-        self.costs = cost.into();
-        self
-    }
-
-    /// The same request at a time of its own: for replays and tests.
-    #[must_use]
-    pub fn at(self, at: impl Into<Timestamp>) -> Self {
-        Self {
-            at: Some(at.into()),
-            ..self
         }
     }
 
@@ -419,28 +402,6 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Says that nothing is known of what the request costs in `money`, such as for a model without a price: rules that
-    /// count it deny the request.
-    pub fn set_unpriced(&mut self) {
-        self.is_unpriced = true;
-    }
-
-    /// Whether its cost in `money` is not known.
-    #[inline]
-    pub(crate) fn is_unpriced(&self) -> bool {
-        self.is_unpriced
-    }
-
-    /// Makes this the time of the request: for replays and tests.
-    pub fn set_time(&mut self, at: impl Into<Timestamp>) {
-        self.at = Some(at.into());
-    }
-
-    /// Makes this the cost of the request. Zero asks and takes nothing.
-    pub fn set_cost(&mut self, cost: impl Into<Costs>) {
-        self.costs = cost.into();
-    }
-
     fn take_address(&mut self, value: Cow<'a, str>) -> Result<Cow<'a, str>, AttributeError> {
         let Some(ip) = address::parse(&value) else {
             return Err(AttributeError::NotAnAddress {
@@ -500,22 +461,6 @@ impl<'a> Attributes<'a> {
     /// The client's address.
     pub fn ip(&self) -> Option<IpAddr> {
         self.ip
-    }
-
-    /// How much the request takes of rules that count requests.
-    pub fn cost(&self) -> u64 {
-        self.costs.of(&CostUnit::REQUESTS)
-    }
-
-    /// How much the request takes of rules, by their unit.
-    #[inline]
-    pub fn costs(&self) -> &Costs {
-        &self.costs
-    }
-
-    /// The request's own time, if it brings one.
-    pub fn time(&self) -> Option<Timestamp> {
-        self.at
     }
 }
 
