@@ -68,9 +68,9 @@ fn reserve_at_once<F: BudgetFrontEnd>(front_end: &F, key: &str) -> Vec<F::Open> 
     thread::scope(|scope| {
         let callers = (0..CALLERS).map(|caller| scope.spawn(move || call(caller)));
         let callers: Vec<_> = callers.collect();
-        let answers = callers.into_iter().map(|caller| match caller.join() {
-            Ok(answer) => answer,
-            Err(_) => panic!("{key}: a caller failed"),
+        let answers = callers.into_iter().map(|caller| {
+            let answer = caller.join();
+            answer.unwrap_or_else(|_| panic!("{key}: a caller failed"))
         });
         answers.flatten().collect()
     })

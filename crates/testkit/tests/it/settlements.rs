@@ -1,6 +1,8 @@
 //! The checker of histories with reservations that are settled: it accepts those of a correct store, and rejects those of
 //! stores with a planted bug.
 
+#![expect(clippy::unwrap_used, reason = "a test may")]
+
 use tidegate_core::{
     Adjusted, Algorithm, Anchor, Limit, Micros, Outcome, PermitId, Rate, Timestamp,
 };

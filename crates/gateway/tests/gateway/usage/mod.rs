@@ -46,7 +46,8 @@ impl Model {
         };
         if let Some(redis) = &redis {
             // Many tests run at once, and this is not about how fast Redis is.
-            settings += &format!("redis: {}\nredis_deadline: 5s\n", redis.url());
+            let redis = format!("redis: {}\nredis_deadline: 5s\n", redis.url());
+            settings.push_str(&redis);
         }
         Self {
             gateway: Gateway::start(&settings, rules),

@@ -93,7 +93,8 @@ identify: {{user_id: {{header: x-user}}, team: {{header: x-team}}}}
                 model.address
             );
             if let Some(url) = &url {
-                settings += &format!("redis: {url}\nredis_deadline: 5s\n");
+                let redis = format!("redis: {url}\nredis_deadline: 5s\n");
+                settings.push_str(&redis);
             }
             folder.write("tidegate.yaml", &settings);
             folder.serve(&["--config", "tidegate.yaml", "--rules", "rules.yaml"])
