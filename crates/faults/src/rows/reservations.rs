@@ -74,7 +74,7 @@ const fn row(
 
 /// What Redis keeps of what it has acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum KeptState {
+enum RedisKeeps {
     All,
     /// It may forget once.
     NotAll,
@@ -84,7 +84,7 @@ enum KeptState {
 fn run(
     ground: &Ground,
     mut fleet: Fleet,
-    kept: KeptState,
+    kept: RedisKeeps,
     fault: impl FnOnce(&mut Fleet) -> anyhow::Result<()>,
 ) -> anyhow::Result<RowOutcome> {
     let load = BudgetLoad::start(&fleet)?;
@@ -110,10 +110,10 @@ fn run(
     })
 }
 
-fn judge(ledger: &Ledger, left: u64, kept: KeptState) -> Vec<RowFact> {
+fn judge(ledger: &Ledger, left: u64, kept: RedisKeeps) -> Vec<RowFact> {
     let quotas = match kept {
-        KeptState::All => 0,
-        KeptState::NotAll => BUDGET,
+        RedisKeeps::All => 0,
+        RedisKeeps::NotAll => BUDGET,
     };
     let over = ledger.most.saturating_sub(BUDGET);
     let mut facts = vec![
@@ -135,7 +135,7 @@ fn judge(ledger: &Ledger, left: u64, kept: KeptState) -> Vec<RowFact> {
         ),
     ];
     let forgotten = f64::from(ledger.forgotten);
-    if kept == KeptState::NotAll {
+    if kept == RedisKeeps::NotAll {
         facts.push(RowFact::seen("forgotten reservations", forgotten, ""));
     } else {
         facts.push(RowFact::at_most(
@@ -165,7 +165,7 @@ fn figure(units: u64) -> f64 {
 fn redis_killed(ground: &Ground) -> anyhow::Result<RowOutcome> {
     let redis = RedisServer::options().line("appendonly yes").start();
     let fleet = servers(ground, &redis.url())?;
-    run(ground, fleet, KeptState::All, |_| {
+    run(ground, fleet, RedisKeeps::All, |_| {
         redis.kill();
         std::thread::sleep(Duration::from_millis(500));
         redis.restart();
@@ -176,7 +176,7 @@ fn redis_killed(ground: &Ground) -> anyhow::Result<RowOutcome> {
 fn redis_empty(ground: &Ground) -> anyhow::Result<RowOutcome> {
     let redis = RedisServer::start();
     let fleet = servers(ground, &redis.url())?;
-    run(ground, fleet, KeptState::NotAll, |_| {
+    run(ground, fleet, RedisKeeps::NotAll, |_| {
         redis.kill();
         std::thread::sleep(Duration::from_millis(500));
         redis.restart();
@@ -187,7 +187,7 @@ fn redis_empty(ground: &Ground) -> anyhow::Result<RowOutcome> {
 fn failover(ground: &Ground) -> anyhow::Result<RowOutcome> {
     let group = Sentinel::start();
     let fleet = servers(ground, &group.url())?;
-    run(ground, fleet, KeptState::NotAll, |_| {
+    run(ground, fleet, RedisKeeps::NotAll, |_| {
         let old = group.kill_master();
         group.wait_for_new_master(old);
         std::thread::sleep(Duration::from_secs(1));
@@ -199,7 +199,7 @@ fn failover(ground: &Ground) -> anyhow::Result<RowOutcome> {
 fn server_killed(ground: &Ground) -> anyhow::Result<RowOutcome> {
     let redis = RedisServer::start();
     let fleet = servers(ground, &redis.url())?;
-    run(ground, fleet, KeptState::All, |fleet| {
+    run(ground, fleet, RedisKeeps::All, |fleet| {
         for turn in 0..4 {
             kill(fleet, turn)?;
         }
@@ -211,7 +211,7 @@ fn partition(ground: &Ground, mode: FaultMode) -> anyhow::Result<RowOutcome> {
     let redis = RedisServer::start();
     let proxy = FaultProxy::before(redis.address());
     let fleet = servers(ground, &format!("redis://{}", proxy.address()))?;
-    run(ground, fleet, KeptState::All, |_| {
+    run(ground, fleet, RedisKeeps::All, |_| {
         proxy.set(mode);
         std::thread::sleep(ground.fault);
         proxy.set(FaultMode::Pass);
@@ -223,7 +223,7 @@ fn kills(ground: &Ground) -> anyhow::Result<RowOutcome> {
     let lasts = Duration::from_secs(if ground.is_short { 5 } else { 60 });
     let redis = RedisServer::start();
     let fleet = servers(ground, &redis.url())?;
-    run(ground, fleet, KeptState::All, |fleet| {
+    run(ground, fleet, RedisKeeps::All, |fleet| {
         let end = tidegate_testkit::now() + lasts;
         for turn in 0.. {
             let next = tidegate_testkit::now() + Duration::from_secs(2);
@@ -265,7 +265,7 @@ mod tests {
             ..Ledger::default()
         };
         let broken = |ledger: &Ledger, left| {
-            let facts = judge(ledger, left, KeptState::All);
+            let facts = judge(ledger, left, RedisKeeps::All);
             let broken = facts.into_iter().filter(|fact| !fact.holds);
             broken.map(|fact| fact.name).collect::<Vec<_>>()
         };
