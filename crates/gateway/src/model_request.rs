@@ -91,10 +91,10 @@ impl<L> Ingress<L> {
         body: &mut Incoming,
     ) -> Result<BodyStart, GatewayFailure> {
         let reading = &self.gateway.usage;
-        let held = reading.start(&head.headers)?;
+        let whole = reading.start(&head.headers)?;
         let pace = self.start_pace(head).ok_or(GatewayFailure::NoRoute)?;
-        let push = |held: &mut PooledBytes, data: &[u8]| reading.push(held, data);
-        read_whole(body, pace, held, push).await
+        let push = |whole: &mut PooledBytes, data: &[u8]| reading.push(whole, data);
+        read_whole(body, pace, whole, push).await
     }
 }
 

@@ -290,6 +290,7 @@ mod tests {
 
     use super::*;
     use crate::admin::Opened;
+    use crate::body_memory::BodyMemory;
     use crate::config::{Config, Overrides};
     use crate::rulebook::RuleBook;
     use crate::telemetry::ExchangeSinks;
@@ -312,6 +313,7 @@ mod tests {
             book,
             rules,
             identity: Arc::default(),
+            bodies: BodyMemory::of(config.body_memory),
             gateway: None,
             data: None,
             counters: None,

@@ -188,7 +188,7 @@ mod tests {
             body.push(&vec![b'x'; pushed]).unwrap();
             assert_eq!(pool.held(), counted);
         }
-        assert_eq!(body.push(&[b'x'; FAST]), Err(BodyMemoryUsedUp));
+        assert_eq!(body.push(&vec![b'x'; FAST]), Err(BodyMemoryUsedUp));
         let bytes = Bytes::from(body);
         let slice = bytes.slice(1..2);
         drop(bytes);

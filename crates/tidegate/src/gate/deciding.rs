@@ -26,14 +26,11 @@ impl Gate {
     pub async fn decide(&self, attributes: &Attributes<'_>) -> Decision {
         let rules = self.rules();
         // Not by `decide_by`, whose future would move the decision once more.
-        match self.try_decide_by(&rules, FrontEnd::Library, attributes) {
-            Ok(receipt) => receipt.into_decision(),
-            Err(StoreIsRemote) => {
-                let asked = attributes.into();
-                let deciding = self.decide_remotely(&rules, FrontEnd::Library, asked);
-                Box::pin(deciding).await.into_decision()
-            }
+        if let Ok(receipt) = self.try_decide_by(&rules, FrontEnd::Library, attributes) {
+            return receipt.into_decision();
         }
+        let deciding = self.decide_remotely(&rules, FrontEnd::Library, attributes.into());
+        Box::pin(deciding).await.into_decision()
     }
 
     /// [`decide`](Self::decide) for callers without a runtime. An error, before anything is sent, if the store is

@@ -172,8 +172,8 @@ impl Gate {
             let decisions = Decisions::one(reserved.decision);
             let mut receipt = Receipt::new(decisions, attributes.time(), costs.clone());
             let made = reserved.made;
-            receipt.record =
-                made.map(|made| Box::new(HeldRecord::new(made.id, &self.store, terms.ttl, watched)));
+            receipt.record = made
+                .map(|made| Box::new(HeldRecord::new(made.id, &self.store, terms.ttl, watched)));
             receipt
         }))
     }

@@ -85,8 +85,8 @@ impl UsageLayer {
             described.keep(head);
             return Ok((ModelRequestBody::arriving(body), None));
         };
-        let held = self.hold(head, &mut body).await;
-        let (mut bytes, trailers) = held.map_err(|error| UsageReading::refuse(error, head))?;
+        let read = self.hold(head, &mut body).await;
+        let (mut bytes, trailers) = read.map_err(|error| UsageReading::refuse(error, head))?;
         let route = ModelRoute {
             form,
             path: &path,
@@ -111,15 +111,15 @@ impl UsageLayer {
     where
         B: Body<Data = Bytes> + Unpin,
     {
-        let mut held = self.reading.start(&head.headers)?;
+        let mut whole = self.reading.start(&head.headers)?;
         let mut trailers = None;
         while let Some(frame) = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await {
             match frame.map_err(|_| UnreadBody::Broken)?.into_data() {
-                Ok(data) => self.reading.push(&mut held, &data)?,
+                Ok(data) => self.reading.push(&mut whole, &data)?,
                 Err(frame) => trailers = frame.into_trailers().ok(),
             }
         }
-        Ok((held.into(), trailers))
+        Ok((whole.into(), trailers))
     }
 }
 

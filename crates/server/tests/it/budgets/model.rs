@@ -63,8 +63,8 @@ fn serve(stream: TcpStream, begun: &BegunCalls) -> Option<()> {
         let (sender, used) = channel();
         let call = header(&head, "x-call").unwrap().to_owned();
         begun.lock().unwrap().insert(call, sender);
-        let begin = format!("{BEGIN}{}", chunk(FIRST));
-        stream.get_mut().write_all(begin.as_bytes()).ok()?;
+        let started = format!("{BEGIN}{}", chunk(FIRST));
+        stream.get_mut().write_all(started.as_bytes()).ok()?;
         let used = used.recv().ok()?;
         let usage = format!(
             "data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":5,\"completion_tokens\":{}}}}}\n\ndata: [DONE]\n\n",
