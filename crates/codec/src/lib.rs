@@ -6,12 +6,14 @@
 //! - [`json`]: the bodies of `POST /v1/check` and of its batch.
 //! - [`resp`]: commands and replies, with the arguments and answers of `CL.THROTTLE` and `TG.CHECK`.
 //! - [`grpc`]: length-prefixed messages, and those of Envoy as parts of a request and as an answer.
+//! - [`record`]: decisions as the lines of a recording.
 
 #![forbid(unsafe_code)]
 
 mod error;
 pub mod grpc;
 pub mod json;
+pub mod record;
 pub mod resp;
 mod seconds;
 

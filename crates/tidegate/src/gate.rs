@@ -303,7 +303,11 @@ impl Gate {
             observer: self.observer.as_ref(),
         };
         let in_force = InForce::new(rules, Some(&self.in_force.load()), &terms);
-        self.in_force.store(Arc::new(in_force));
+        let in_force = Arc::new(in_force);
+        self.in_force.store(Arc::clone(&in_force));
+        if let Some(observer) = &self.observer {
+            observer.rules_changed(&in_force);
+        }
         if let Some(store) = self.store.remote() {
             store.rules_changed();
         }

@@ -194,7 +194,7 @@ pub(super) fn text(out: &mut Vec<u8>, before: &[u8], text: &str) {
 }
 
 /// Writes a number. Without the machinery of `write!`, which takes longer than the rest.
-pub(super) fn integer(out: &mut Vec<u8>, number: u64) {
+pub(crate) fn integer(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 

@@ -97,19 +97,30 @@ impl Decisions {
         self.iter().any(Decision::is_failed)
     }
 
+    /// The outcome that decided, of all parts: see [`Decision::headline`].
+    pub fn headline(&self) -> Option<LimitOutcome<'_>> {
+        if let Some(decision) = self.only() {
+            return decision.headline();
+        }
+        let is_allowed = self.is_allowed();
+        // A quota that is exceeded did not deny the request if a part without one did.
+        let speaking = || {
+            self.iter()
+                .filter(|decision| decision.is_allowed() == is_allowed)
+        };
+        let has_other = !is_allowed && speaking().any(|decision| !is_quota(decision));
+        let decisive = || speaking().filter(|decision| !has_other || !is_quota(decision));
+        let headlines = || decisive().filter_map(Decision::headline);
+        let outcomes: SmallVec<[Outcome; 4]> = headlines().map(|limit| *limit.outcome).collect();
+        headlines().nth(deciding(&outcomes))
+    }
+
     /// Why the request is denied: the reason of the part that decided. None if it is allowed.
     pub fn reason(&self) -> Option<Reason> {
         if self.is_allowed() {
             return None;
         }
-        // A quota that is exceeded did not deny the request if a part without one did.
-        let denied = || self.iter().filter(|decision| decision.is_denied());
-        let has_other = denied().any(|decision| !is_quota(decision));
-        let decisive = || denied().filter(|decision| !has_other || !is_quota(decision));
-        let headlines = || decisive().filter_map(Decision::headline);
-        let outcomes: SmallVec<[Outcome; 4]> = headlines().map(|limit| *limit.outcome).collect();
-        let decisive = headlines().nth(deciding(&outcomes));
-        decisive.and_then(|limit| limit.reason)
+        self.headline().and_then(|limit| limit.reason)
     }
 
     /// The headers that describe it to a client, as names in lower case and values.

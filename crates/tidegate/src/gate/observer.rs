@@ -10,7 +10,7 @@ use super::rule_decision::{ChargeStage, RuleDecision};
 use super::{Asked, Charged, Decision, Decisions, UseCounter, WarnedLimit};
 use crate::attributes::Attributes;
 use crate::reason::Reason;
-use crate::rules::{CounterKey, FrontEnd, Grant, GrantSource, Mode, Rule, Verdict};
+use crate::rules::{CounterKey, FrontEnd, Grant, GrantSource, Mode, Rule, RuleSet, Verdict};
 
 /// Sees every decision of the gate that it is [given to](super::Gate::with_observer), whatever front end
 /// asked. Called on the path of the request: it should be quick.
@@ -19,6 +19,9 @@ pub trait Observer: Send + Sync + 'static {
     fn begin(&self) -> u64 {
         0
     }
+
+    /// These rules are in force from now on, or were put in force again with other temporary overrides.
+    fn rules_changed(&self, _rules: &RuleSet) {}
 
     /// A request was decided.
     fn decided(&self, observed: &Observed<'_, '_>);

@@ -39,10 +39,12 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
 /// assert_eq!(tidegate::printable::hexadecimal(&[0, 0xab]), "00ab");
 /// ```
 pub fn hexadecimal(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |value: u8| char::from(DIGITS[usize::from(value & 0xf)]);
     let mut digits = String::with_capacity(2 * bytes.len());
     for byte in bytes {
-        // Writing to a String cannot fail.
-        let _ = write!(digits, "{byte:02x}");
+        digits.push(digit(byte >> 4));
+        digits.push(digit(*byte));
     }
     digits
 }

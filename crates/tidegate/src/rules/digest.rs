@@ -9,6 +9,9 @@ use crate::internal::printable::hexadecimal;
 /// How many hexadecimal digits a digest has.
 const DIGITS: usize = 12;
 
+/// How many it has in recordings, in which many more clients must not be taken for each other.
+const RECORDED_DIGITS: usize = 32;
+
 /// How many characters of a value are shown in front of its digest.
 const SHOWN: usize = 4;
 
@@ -42,10 +45,29 @@ impl ValueDigest {
 
     /// The digits of a value.
     pub fn of(&self, value: &str) -> String {
+        hexadecimal(&self.hash([value])[..DIGITS / 2])
+    }
+
+    /// A value as recordings have it: `hmac:` and 32 digits, which begin with those of the [value](Self::of).
+    pub fn recorded(&self, value: &str) -> String {
+        let digits = hexadecimal(&self.hash([value])[..RECORDED_DIGITS / 2]);
+        format!("hmac:{digits}")
+    }
+
+    /// A number for a client `key` of `name`, evenly spread over all numbers: see [`Cohort`](super::Cohort).
+    pub(super) fn number(&self, name: &str, key: &str) -> u64 {
+        // No name contains the separator, so that no two pairs are alike.
+        let hash = self.hash([name, "\0", key]);
+        hash.first_chunk()
+            .map_or(0, |first| u64::from_be_bytes(*first))
+    }
+
+    fn hash<const N: usize>(&self, texts: [&str; N]) -> [u8; 32] {
         let mut keyed = self.0.clone();
-        keyed.update(value.as_bytes());
-        let hash = keyed.finalize().into_bytes();
-        hexadecimal(&hash[..DIGITS / 2])
+        for text in texts {
+            keyed.update(text.as_bytes());
+        }
+        keyed.finalize().into_bytes().into()
     }
 
     /// A value as tables show it: its digits, after its first 4 characters if it has at least 20.
@@ -100,6 +122,15 @@ mod tests {
                 Some(digits.as_str())
             );
         }
+    }
+
+    #[test]
+    fn a_recorded_digest_begins_with_the_one_that_tables_show() {
+        // What `printf %s k1 | openssl dgst -sha256 -hmac key` says.
+        let digest = ValueDigest::new(b"key");
+        let recorded = digest.recorded("k1");
+        assert_eq!(recorded, "hmac:656728bf424da789ef81c427bdd89bb7");
+        assert_eq!(recorded["hmac:".len()..][..12], digest.of("k1"));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod applies;
 mod builder;
 mod client_written;
+mod cohort;
 #[cfg(feature = "cel")]
 mod condition;
 #[cfg(not(feature = "cel"))]
@@ -23,6 +24,7 @@ mod hashed;
 mod index;
 mod keys;
 mod matching;
+mod named_values;
 mod networks;
 mod pattern;
 mod pointless;
@@ -47,6 +49,7 @@ mod write;
 
 pub(crate) use applies::Unmet;
 pub use builder::{MatchBuilder, RuleBuilder};
+pub use cohort::Cohort;
 pub use condition::Condition;
 pub(crate) use counter_key::{CounterKey, MissingNames};
 pub(crate) use counts::add_one;

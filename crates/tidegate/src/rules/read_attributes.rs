@@ -1,10 +1,12 @@
 //! Which attributes of requests a set of rules reads.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
+use super::RuleSet;
+use super::matching::Match;
 use super::rule::{Cost, Rule};
 
 /// The attributes that any rule of a set reads by their names. Path, method, host and address are not among them
@@ -60,6 +62,39 @@ impl ReadAttributes {
     }
 }
 
+impl RuleSet {
+    /// The names of all attributes that any of them reads, with those that `match` and `except` read by keys of their
+    /// own, such as `path`. None if they may read any.
+    #[doc(hidden)]
+    pub fn read_names(&self) -> Option<BTreeSet<&str>> {
+        if self.attributes.is_any {
+            return None;
+        }
+        let mut names: BTreeSet<&str> = self.attributes.names.iter().map(String::as_str).collect();
+        let conditions = self
+            .iter()
+            .flat_map(|rule| std::iter::once(&rule.matches).chain(&rule.except));
+        for condition in conditions {
+            for name in keys_of(condition) {
+                names.insert(name);
+            }
+        }
+        Some(names)
+    }
+}
+
+/// The attributes that keys of `match` are about.
+fn keys_of(matches: &Match) -> impl Iterator<Item = &'static str> {
+    let keys = [
+        ("host", matches.host.is_empty()),
+        ("ip", matches.ip.is_empty()),
+        ("method", matches.method.is_empty()),
+        ("path", matches.path.is_empty()),
+    ];
+    let given = keys.into_iter().filter(|(_, is_empty)| !is_empty);
+    given.map(|(name, _)| name)
+}
+
 #[cfg(test)]
 mod tests {
     use crate::rules::RuleSet;
@@ -79,6 +114,21 @@ mod tests {
         }
         assert!(set.reads("region") && !set.reads("api_key"));
         assert!(!RuleSet::empty().reads("user_id"));
+    }
+
+    #[test]
+    fn the_names_include_what_match_and_except_read_by_their_own_keys() {
+        let names = |rules: &str| {
+            let set = RuleSet::from_yaml(&format!("rules: [{rules}]")).unwrap();
+            let names = set.read_names().unwrap();
+            names.into_iter().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names("{id: a, per: [], limit: 1/s}"), "");
+        let all = "{id: a, per: [user_id], limit: 1/s, match: {path: /a, attributes: {plan: x}}, except: [{ip: 10.0.0.0/8}, {method: GET}]}, {id: b, per: [], limit: 1/s, match: {host: h.example}}";
+        assert_eq!(names(all), "host ip method path plan user_id");
+        let file =
+            "domain: d\ndescriptors: [{key: a, rate_limit: {unit: second, requests_per_unit: 1}}]";
+        assert_eq!(RuleSet::from_yaml(file).unwrap().read_names(), None);
     }
 
     #[cfg(feature = "cel")]
