@@ -3,11 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a benchmark may")]
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use tidegate::gate::{Charged, Decision, Decisions, Part};
+use tidegate::gate::{Charged, Decision, Decisions, Observed, Observer, Part};
 use tidegate::headers::HeaderSettings;
-use tidegate::rules::{FrontEnd, RuleSet};
+use tidegate::rules::{FrontEnd, RuleSet, RuleSettings, ValueDigest};
 use tidegate::store::{Charge, Scope};
 use tidegate::{Gate, ManualClock, MemoryStore, Timestamp};
 use tidegate_codec::grpc::proto::rate_limit::{
@@ -16,6 +17,7 @@ use tidegate_codec::grpc::proto::rate_limit::{
 use tidegate_codec::grpc::{self, MessageBuffer, RateLimitAnswer, RateLimitCall};
 use tidegate_codec::json::answer;
 use tidegate_codec::json::question::CheckRequest;
+use tidegate_codec::record::{self, RecordedAttributes};
 use tidegate_codec::resp::throttle::{self, ThrottleLimits};
 use tidegate_codec::resp::{Arguments, Replies};
 use tidegate_instructions::{count, run};
@@ -172,6 +174,39 @@ fn grpc_encode(call: DecidedCall) -> DecidedCall {
     call
 }
 
+/// Writes the line of a decision many times.
+struct Recording(RecordedAttributes);
+
+impl Observer for Recording {
+    fn decided(&self, observed: &Observed<'_, '_>) {
+        for _ in 0..TIMES {
+            let observed = black_box(observed);
+            let at = record::decided_at(observed).filter(|_| record::is_recorded(observed));
+            let mut line = Vec::with_capacity(512);
+            record::write_decision(&mut line, observed, at.unwrap(), &self.0);
+            black_box(&line);
+        }
+    }
+}
+
+/// A gate that records, with these secret attributes.
+fn recording(secret: &[&str]) -> Gate {
+    let gate = gate();
+    let mut settings = RuleSettings::default();
+    settings.secret_attributes = secret.iter().map(|name| (*name).to_owned()).collect();
+    let digest = Arc::new(ValueDigest::new(b"secret"));
+    let recorded = RecordedAttributes::new(&gate.rules(), &settings, &digest);
+    gate.with_observer(Arc::new(Recording(recorded)))
+}
+
+fn record_lines(gate: Gate) -> Gate {
+    let attributes = CheckRequest::parse(CHECK).unwrap().attributes(false);
+    let attributes = attributes.unwrap();
+    let decided = gate.try_decide_by(&gate.rules(), FrontEnd::Http, &attributes);
+    drop(decided.unwrap());
+    gate
+}
+
 fn main() {
     run(&[
         ("http_decode", || count(CHECK, http_decode)),
@@ -180,5 +215,9 @@ fn main() {
         ("resp_encode", || count(resp_charged(), resp_encode)),
         ("grpc_decode", || count(grpc::framed(&call()), grpc_decode)),
         ("grpc_encode", || count(grpc_decided(), grpc_encode)),
+        ("record_line", || count(recording(&[]), record_lines)),
+        ("record_line.secret", || {
+            count(recording(&["user_id"]), record_lines);
+        }),
     ]);
 }

@@ -16,10 +16,10 @@ use crate::certificate_files::CertificateFiles;
 use crate::config::Config;
 use crate::data_dir::LockedDir;
 use crate::decider::{Decider, DeciderParts};
-use crate::digest_secret;
 use crate::kept_counters::{self, KeptCounters};
 use crate::otlp::OtlpCounts;
 use crate::overrides::OverrideBook;
+use crate::record::Recorder;
 use crate::rulebook::RuleBook;
 use crate::store::ServerStore;
 use crate::telemetry::{DecisionObserver, ExchangeSinks, LoggedKeys, Metrics};
@@ -31,8 +31,12 @@ pub(crate) const MOST_STREAMS: usize = 32;
 /// What is opened before a server can be made.
 pub(crate) struct Opened {
     pub(crate) store: ServerStore,
-    pub(crate) book: RuleBook,
+    pub(crate) book: Arc<RuleBook>,
     pub(crate) rules: RuleSet,
+    /// Shows values of secret attributes.
+    pub(crate) digest: Arc<ValueDigest>,
+    /// Records decisions, if they are recorded.
+    pub(crate) record: Option<Arc<Recorder>>,
     pub(crate) identity: Arc<Identity>,
     /// The gateway, if there is one.
     pub(crate) gateway: Option<Arc<Gateway>>,
@@ -62,6 +66,8 @@ pub(crate) struct Admin {
     pub(crate) overrides: OverrideBook,
     /// Live activity, if it is on.
     pub(crate) activity: Option<Arc<ServerActivity>>,
+    /// Records decisions, if they are recorded.
+    pub(crate) record: Option<Arc<Recorder>>,
     /// Streams of activity that may still be opened.
     pub(crate) streams: Arc<Semaphore>,
     /// Documents of callers are read, and versions of the rules compared, one at a time.
@@ -97,6 +103,8 @@ impl Admin {
             store,
             book,
             rules,
+            digest,
+            record,
             identity,
             gateway,
             data,
@@ -106,7 +114,6 @@ impl Admin {
             otlp,
             bodies,
         } = opened;
-        let digest = Arc::new(digest_secret::open(config, data.as_deref()));
         let metrics = Arc::new(Metrics::new());
         let activity = ServerActivity::new(config, &digest, data.as_ref()).map(Arc::new);
         let keys = LoggedKeys {
@@ -114,7 +121,8 @@ impl Admin {
             settings: config.rule_settings.clone(),
         };
         let observer = DecisionObserver::new(Arc::clone(&metrics), keys, activity.clone());
-        let observer = Arc::new(observer.with_exchanges(sinks.is_any()));
+        let observer = observer.with_exchanges(sinks.is_any());
+        let observer = Arc::new(observer.with_record(record.clone()));
         let gate = Gate::new(store.to_gate(), rules)
             .with_instances(config.instances)
             .with_local_counters(kept_counters::builder(config))
@@ -123,7 +131,7 @@ impl Admin {
             .with_observer(Arc::clone(&observer) as Arc<dyn Observer>);
         let overrides = OverrideBook::open(data.as_ref(), store.redis(), config.history);
         overrides.begin(&gate);
-        let (gate, book) = (Arc::new(gate), Arc::new(book));
+        let gate = Arc::new(gate);
         let screen = RequestScreen {
             identity: Arc::clone(&identity),
             encoded_slashes: config.encoded_slashes,
@@ -145,6 +153,7 @@ impl Admin {
             book,
             overrides,
             activity,
+            record,
             streams: Arc::new(Semaphore::new(MOST_STREAMS)),
             turns: Turns::new(),
             digest,
@@ -174,6 +183,7 @@ impl Admin {
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = self.store.warnings();
         warnings.extend(self.counters.as_ref().and_then(KeptCounters::warning));
+        warnings.extend(self.record.as_deref().and_then(Recorder::warning));
         warnings.extend(self.decider.identity.warnings());
         let certificates = self.certificates.iter();
         warnings.extend(certificates.filter_map(CertificateFiles::warning));

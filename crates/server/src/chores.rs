@@ -59,6 +59,9 @@ pub(crate) async fn follow_rules(admin: Arc<Admin>, mut watch: Option<FileWatch>
                 admin.decider.identity.reload();
                 admin_token::reload(&admin);
                 token_files::reload(&admin.decider.access, |_| true);
+                if let Some(record) = &admin.record {
+                    record.reopen();
+                }
             };
             let _ = tokio::task::spawn_blocking(reload).await;
         }
@@ -286,7 +289,7 @@ pub(crate) async fn write_counters(admin: &Arc<Admin>) -> Duration {
 mod tests {
     use std::path::Path;
 
-    use tidegate::rules::RuleSettings;
+    use tidegate::rules::{RuleSettings, ValueDigest};
 
     use super::*;
     use crate::admin::Opened;
@@ -310,8 +313,10 @@ mod tests {
         let (book, rules, _) = RuleBook::of_file(file.to_path_buf(), settings).unwrap();
         let opened = Opened {
             store: ServerStore::Memory(Arc::default()),
-            book,
+            book: Arc::new(book),
             rules,
+            digest: Arc::new(ValueDigest::new(b"")),
+            record: None,
             identity: Arc::default(),
             bodies: BodyMemory::of(config.body_memory),
             gateway: None,

@@ -23,7 +23,7 @@ impl Handle {
         self.drain.begin();
     }
 
-    /// Makes the server reload its rule file, certificates, tokens and identity files.
+    /// Makes the server reload its rule file, certificates, tokens and identity files, and open its recording anew.
     pub fn reload(&self) {
         self.reload.notify_one();
     }

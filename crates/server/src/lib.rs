@@ -50,6 +50,7 @@ mod otlp;
 mod overrides;
 mod prices;
 mod problem;
+mod record;
 mod recorded;
 mod resp;
 pub mod rulebook;

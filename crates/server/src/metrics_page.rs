@@ -48,6 +48,9 @@ fn register_server(registry: &mut Registry, admin: &Admin, is_ready: bool) {
             counter(log.lost()),
         );
     }
+    if let Some(record) = &admin.record {
+        record.register_metrics(registry);
+    }
     if let Some(otlp) = &admin.otlp {
         registry.register(
             "otlp_lost",

@@ -22,6 +22,7 @@ use crate::body_memory::BodyMemory;
 use crate::certificate_files::{self, CertificateUsers, ServedTls};
 use crate::config::{Config, GatewayConfig};
 use crate::data_dir::{DataDir, DataDirError, LockedDir, running};
+use crate::digest_secret;
 use crate::file_descriptors::FileDescriptors;
 use crate::http::ServedCalls;
 use crate::identity_warnings::identity_warnings;
@@ -29,6 +30,7 @@ use crate::kept_counters::{self, KeptCounters};
 use crate::kept_instances;
 use crate::otlp::Exporter;
 use crate::prices::KeptPrices;
+use crate::record::Recorder;
 use crate::recorded;
 use crate::rulebook::{NO_RULES, OpenError, RuleBook};
 use crate::run_error::RunError;
@@ -105,6 +107,11 @@ impl Service {
             .first_fetch(kept_files(data.as_ref()).as_ref())
             .await;
         let recorded = recorded::open(config)?;
+        let book = Arc::new(book);
+        let digest = Arc::new(digest_secret::open(config, data.as_deref()));
+        let versions = Arc::clone(&book);
+        let record = Recorder::start(config, &digest, move || versions.version());
+        let record = record.map_err(RunError::Threads)?.map(Arc::new);
         let users = CertificateUsers {
             tls: &tls,
             gateway: gateway.as_ref(),
@@ -116,6 +123,8 @@ impl Service {
             store,
             book,
             rules,
+            digest,
+            record,
             identity,
             gateway,
             data,

@@ -62,10 +62,13 @@ pub(crate) async fn keep_sending(admin: Arc<Admin>, exporter: Option<Arc<Mutex<E
     }
 }
 
-/// Flushes everything at shutdown.
+/// Flushes everything at shutdown, the recording too.
 pub(crate) async fn finish(admin: &Admin, exporter: Option<Arc<Mutex<Exporter>>>) {
     if let Some(log) = admin.sinks.log.clone() {
         let _ = tokio::task::spawn_blocking(move || log.flush(FAREWELL)).await;
+    }
+    if let Some(record) = admin.record.clone() {
+        let _ = tokio::task::spawn_blocking(move || record.finish(FAREWELL)).await;
     }
     let Some(exporter) = exporter else { return };
     let sending = async {

@@ -9,6 +9,7 @@ mod gateway;
 mod identify;
 mod jwt;
 mod read;
+mod record;
 mod redis;
 mod secret;
 mod settings;
@@ -18,6 +19,7 @@ mod variables;
 
 pub use access_log::{AccessLogSettings, LineTarget};
 pub use gateway::GatewayConfig;
+pub use record::RecordSettings;
 pub use redis::RedisTlsFiles;
 pub use settings::{SETTINGS, Setting, schema};
 pub(crate) use tokens::{token_in_file, weakness};
@@ -124,6 +126,8 @@ pub struct Config {
     pub log: LogSettings,
     /// The access log, if there is one.
     pub access_log: Option<AccessLogSettings>,
+    /// Where decisions are recorded, if they are.
+    pub record: Option<RecordSettings>,
     /// Where telemetry is sent over OTLP, if it is.
     pub otlp: Option<OtlpSettings>,
     /// Settings without effect, to be logged.

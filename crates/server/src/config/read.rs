@@ -15,7 +15,7 @@ use crate::otlp::parse_otlp_url;
 
 use super::{
     ActivityMode, Config, LogSettings, OtlpSettings, Overrides, SETTINGS, TlsFiles, access_log,
-    counters, gateway, identify, redis, secret, settings, tokens, variables,
+    counters, gateway, identify, record, redis, secret, settings, tokens, variables,
 };
 
 const THROTTLE: &str = "throttle_on_store_failure";
@@ -85,8 +85,8 @@ pub(super) fn config(
     let activity = word(&fields, "activity", &ACTIVITY_MODES, problems);
     let activity_memory = setting(&fields, "activity_memory", activity_memory, problems);
     let console = word(&fields, "console", &ON_OFF, problems);
-    let tls_client_ca = client_ca(&fields, "tls_client_ca", problems);
-    let http_tls_client_ca = client_ca(&fields, "http_tls_client_ca", problems);
+    let authorities = ["tls_client_ca", "http_tls_client_ca"];
+    let [grpc_ca, http_ca] = authorities.map(|key| client_ca(&fields, key, problems));
     let tls = tls_files(&fields, ["tls_cert", "tls_key"], problems);
     let drain_timeout = setting(&fields, "drain_timeout", span, problems);
     let drain_delay = setting(&fields, "drain_delay", span, problems);
@@ -94,6 +94,7 @@ pub(super) fn config(
     let body_memory = setting(&fields, "body_memory", at_least_1_mib, problems);
     let log = log(&fields, problems);
     let access_log = access_log::read(&fields, problems);
+    let record = record::read(&fields, problems);
     let otlp = otlp(&fields, problems);
     fields.done(problems);
     let named = named_variables(&node);
@@ -135,14 +136,15 @@ pub(super) fn config(
         activity_memory: activity_memory?,
         console: console?,
         tls,
-        tls_client_ca,
-        http_tls_client_ca,
+        tls_client_ca: grpc_ca,
+        http_tls_client_ca: http_ca,
         drain_timeout: drain_timeout?,
         drain_delay: drain_delay?,
         max_connections: max_connections?,
         body_memory: body_memory?,
         log: log?,
         access_log,
+        record,
         otlp,
         notes,
     })

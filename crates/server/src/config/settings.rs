@@ -98,7 +98,7 @@ const fn flag(value: &'static str, key: Key) -> Setting {
 
 /// All settings, in the order of the reference page.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 77] = [
+pub static SETTINGS: [Setting; 78] = [
     flag("ADDR", Key::new("http", ADDRESS, "where HTTP is served").or("127.0.0.1:8080")),
     flag("ADDR", Key::new("admin", ADDRESS, "where the whole HTTP API is served with the console and the metrics, so that `http` has only what services and probes call; off if not set")),
     flag("ADDR|off", Key::new("grpc", Kind::Any(&[OFF, ADDRESS]), "where gRPC is served, or `off`").or("127.0.0.1:8081")),
@@ -173,6 +173,7 @@ pub static SETTINGS: [Setting; 77] = [
     flag("LEVEL", Key::new("log_level", Kind::Text(""), "what is logged: `error`, `warn`, `info`, `debug`, `trace` or `off`, or levels by target").or("info")),
     variable(Key::new("access_log", Kind::Text(""), "where requests of the API and the gateway are logged, as JSON lines: `off`, `stderr` or a file").or("off")),
     variable(Key::new("access_log_headers", NAMES, "the headers of requests that the access log has").or("[]")),
+    variable(Key::new("record", Kind::Any(&[PATH, Kind::Map(&RECORD)]), "where decisions are recorded, for `tidegate simulate`: `off`, a file, or a map").or("off")),
     variable(Key::new("otlp", Kind::Pattern("^https?://"), "the collector that traces and metrics are sent to, over OTLP/HTTP; none if not set").like("http://127.0.0.1:4318")),
     variable(Key::new("otlp_sampling", Kind::Text(r"^(0|1|0?\.[0-9]+|1\.0+)$"), "the share of requests that are traced, from 0 to 1, if their caller has not decided").or("0.01").needs(&["otlp"])),
     flag("FILE", Key::new("config", PATH, "the YAML file with these settings")),
@@ -226,6 +227,20 @@ pub(super) static HEALTH: [Key; 2] = [
 #[rustfmt::skip]
 pub(super) static COUNTERS: [Key; 1] = [
     Key::new("snapshot", Kind::Any(&[OFF, SPAN]), "how often the in-memory store is written to `data_dir`, `1s` to `1h`, or `off`").required().like("10s"),
+];
+
+#[rustfmt::skip]
+pub(super) static RECORD: [Key; 4] = [
+    Key::new("file", PATH, "the file, to which lines are added").required().like("/var/lib/tidegate/record.jsonl"),
+    Key::new("sample", Kind::Text(r"^[0-9]{1,3}(\.[0-9]{1,2})?\s*%$"), "the share of the clients whose requests are recorded").or("100%"),
+    Key::new("sample_by", NAMES, "the attributes that tell clients apart; needed below `100%`").like(r#"["ip"]"#),
+    Key::new("rotate", Kind::Map(&ROTATE), "when another file is begun, and how many are kept"),
+];
+
+#[rustfmt::skip]
+pub(super) static ROTATE: [Key; 2] = [
+    Key::new("size", SIZE, "the size at which the file becomes `FILE.1`, at least `1KiB`").or("100MiB"),
+    Key::new("keep", Kind::Whole(1, 1_000), "how many such files are kept, the newest ones").or("10"),
 ];
 
 /// Where an attribute is in a request, or which column of the client table has it.

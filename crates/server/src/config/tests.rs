@@ -1,4 +1,5 @@
 use tidegate::document::{Key, Kind};
+use tidegate::rules::Cohort;
 
 use super::*;
 
@@ -588,4 +589,48 @@ fn mistakes_about_language_models_are_named() {
     let yaml = route("set_headers: {authorization: {env: KEY}}");
     let problems = load(&yaml, &[("KEY", "x")], &[]).unwrap_err();
     assert!(problems.contains("it needs `clients_file`"), "{problems}");
+}
+
+#[test]
+fn a_recording_is_a_file_or_a_map() {
+    let read = |yaml: &str| load(yaml, &[], &[]).unwrap().record;
+    assert_eq!(read("record: off\n"), None);
+    let plain = read("record: /r.jsonl\n").unwrap();
+    assert_eq!(plain.file, PathBuf::from("/r.jsonl"));
+    assert_eq!((plain.size, plain.keep), (100 << 20, 10));
+    assert_eq!(plain.sample, Cohort::ALL);
+    let variable = load("", &[("TIDEGATE_RECORD", "/r.jsonl")], &[]);
+    assert_eq!(variable.unwrap().record, Some(plain.clone()));
+    let map =
+        "record: {file: /r, sample: 12.5%, sample_by: [ip], rotate: {size: 64KiB, keep: 2}}\n";
+    let map = read(map).unwrap();
+    assert_eq!((map.size, map.keep), (64 << 10, 2));
+    assert_eq!(map.sample.to_string(), "12.5%");
+    assert_eq!(map.sample_by, ["ip"]);
+    assert_eq!(
+        read("record: {file: /r.jsonl, rotate: {}}\n").unwrap(),
+        plain
+    );
+    let by_more = "record: {file: /r, sample: 5%, sample_by: [ip, header.X-A]}\n";
+    assert!(read(by_more).is_some());
+    #[rustfmt::skip]
+    let wrong = [
+        ("record: {}", "give `file`"),
+        ("record: {file: \"\"}", "write the path of a file"),
+        ("record: \"\"", "field `record`"),
+        ("record: [a]", "field `record`"),
+        ("record: {file: /r, sample: 10%}", "name the attributes that tell them apart in `sample_by`"),
+        ("record: {file: /r, sample: 10, sample_by: ip}", "field `record.sample`: `10` is not a share"),
+        ("record: {file: /r, sample: 0%, sample_by: ip}", "`0%` records nothing"),
+        ("record: {file: /r, sample: 10%, sample_by: [ip, ip]}", "`ip` is listed twice"),
+        ("record: {file: /r, sample: 10%, sample_by: [two words]}", "field `record.sample_by[0]`"),
+        ("record: {file: /r, rotate: {size: 1023B}}", "`1023B` is too little; write at least `1KiB`"),
+        ("record: {file: /r, rotate: {size: 10}}", "`10` is not a size"),
+        ("record: {file: /r, rotate: {keep: 0}}", "field `record.rotate.keep`"),
+        ("record: {file: /r, keep: 2}", "unknown key `keep`"),
+    ];
+    for (yaml, message) in wrong {
+        let problems = load(&format!("{yaml}\n"), &[], &[]).unwrap_err();
+        assert!(problems.contains(message), "{yaml}: {problems}");
+    }
 }

@@ -163,8 +163,8 @@ impl RuleBook {
             let (rules, changed) = planned.split(version);
             // Counters carry over to the new rules only if this holds the last reference.
             drop(change);
-            gate.replace_rules(rules);
             self.version.store(version, Ordering::Release);
+            gate.replace_rules(rules);
             if let Some(shared) = self.shared() {
                 self.has_rules.store(true, Ordering::Release);
                 *self.problem.write() = None;

@@ -39,6 +39,7 @@ pub struct RuleBook {
     settings: RuleSettings,
     /// Held while the rules are changed or followed, one after the other.
     changing: tokio::sync::Mutex<()>,
+    /// Changed before the rules of the gate, whose observer asks for it.
     version: AtomicU64,
     /// Whether the rules are known.
     has_rules: AtomicBool,
@@ -270,8 +271,8 @@ impl RuleBook {
             return Ok(Reloaded::Unchanged { was_stale });
         }
         let written = rules.written();
-        gate.replace_rules(rules);
         let version = self.version.fetch_add(1, Ordering::AcqRel) + 1;
+        gate.replace_rules(rules);
         versions
             .lock()
             .push(row(version, changes.clone()), &written);

@@ -149,11 +149,11 @@ impl RuleBook {
         };
         let problems = rules.warnings().clone();
         let changes = between(&gate.rules(), &rules);
+        let before = self.version.swap(version, Ordering::AcqRel);
         if !changes.is_empty() {
             gate.replace_rules(rules);
         }
         let was_known = self.has_rules.swap(true, Ordering::AcqRel);
-        let before = self.version.swap(version, Ordering::AcqRel);
         let new = new_version("redis", &changes, list);
         shared.keep(version, new).await;
         if was_known && before == version && changes.is_empty() {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate::gate::{Charged, Observed, ObservedRule, Observer, RuleWatch, WarnedLimit};
-use tidegate::rules::Rule;
+use tidegate::rules::{Rule, RuleSet};
 use tidegate::store::Charge;
 use tidegate::{Attributes, CostUnit, Costs, Timestamp};
 use tidegate_listen::clock::TickClock;
@@ -14,6 +14,7 @@ use super::Metrics;
 use super::exchanges;
 use super::logs::{DenialLog, LoggedKeys, WarningLog};
 use crate::activity::{RequestOutcome, ServerActivity, WatchedRule};
+use crate::record::Recorder;
 
 /// The observer of the server's gate.
 pub(crate) struct DecisionObserver {
@@ -23,6 +24,8 @@ pub(crate) struct DecisionObserver {
     warnings: WarningLog,
     /// None if it is off.
     activity: Option<Arc<ServerActivity>>,
+    /// None if decisions are not recorded.
+    record: Option<Arc<Recorder>>,
     /// The latest timestamp of a request, in microseconds; zero if none had one.
     latest_time: AtomicU64,
     /// Whether requests are observed to their end, so that decisions are noted with them.
@@ -41,6 +44,7 @@ impl DecisionObserver {
             warnings: WarningLog::new(keys.clone()),
             denials: DenialLog::new(keys),
             activity,
+            record: None,
             latest_time: AtomicU64::new(0),
             has_exchanges: false,
         }
@@ -52,6 +56,11 @@ impl DecisionObserver {
             has_exchanges,
             ..self
         }
+    }
+
+    /// The same observer, which records decisions.
+    pub(crate) fn with_record(self, record: Option<Arc<Recorder>>) -> Self {
+        Self { record, ..self }
     }
 
     /// The latest timestamp of a request: the current time of a replay.
@@ -110,12 +119,21 @@ impl DecisionObserver {
         if let Some(activity) = activity {
             activity.note_request(&request, observed.decisions.is_allowed());
         }
+        if let Some(record) = &self.record {
+            record.decided(observed);
+        }
     }
 }
 
 impl Observer for DecisionObserver {
     fn begin(&self) -> u64 {
         self.clock.read()
+    }
+
+    fn rules_changed(&self, rules: &RuleSet) {
+        if let Some(record) = &self.record {
+            record.rules_changed(rules);
+        }
     }
 
     fn decided(&self, observed: &Observed<'_, '_>) {

@@ -18,6 +18,7 @@ mod invalid_credentials;
 mod jwks;
 mod model_costs;
 mod otlp;
+mod record;
 mod redis;
 mod reload;
 mod resp;

@@ -105,6 +105,17 @@ impl Client {
     }
 }
 
+/// Whether a server allows a call about descriptors, for tests without a runtime.
+pub(crate) fn allows(server: &Server, descriptors: &[&str]) -> bool {
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_all().build().unwrap();
+    runtime.block_on(async {
+        let endpoint = Endpoint::from_shared(format!("http://{}", server.grpc.unwrap())).unwrap();
+        let mut client = Client::new(endpoint.connect().await.unwrap());
+        client.decide(request(descriptors)).await.0
+    })
+}
+
 /// A call about descriptors such as `user=a path=/x`.
 fn request(descriptors: &[&str]) -> RateLimitRequest {
     RateLimitRequest {
