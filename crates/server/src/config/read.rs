@@ -75,8 +75,7 @@ pub(super) fn config(
     let underscore_headers = identify::underscore_headers(&fields, problems);
     let invalid_credentials = identify::invalid_credentials(&fields, problems);
     let identify = identify::read(&fields, &trusted_proxies, overrides, &mut notes, problems);
-    let sets_headers = gateway.as_ref().is_some_and(sets_headers);
-    if sets_headers && identify.clients_file.is_none() {
+    if gateway.as_ref().is_some_and(sets_headers) && identify.clients_file.is_none() {
         problems.error(&node.place, fields.spot(), NO_CLIENTS);
     }
     let headers = headers(&fields, problems);
@@ -85,8 +84,7 @@ pub(super) fn config(
     let activity = word(&fields, "activity", &ACTIVITY_MODES, problems);
     let activity_memory = setting(&fields, "activity_memory", activity_memory, problems);
     let console = word(&fields, "console", &ON_OFF, problems);
-    let authorities = ["tls_client_ca", "http_tls_client_ca"];
-    let [grpc_ca, http_ca] = authorities.map(|key| client_ca(&fields, key, problems));
+    let [tls_client_ca, http_tls_client_ca] = client_authorities(&fields, problems);
     let tls = tls_files(&fields, ["tls_cert", "tls_key"], problems);
     let drain_timeout = setting(&fields, "drain_timeout", span, problems);
     let drain_delay = setting(&fields, "drain_delay", span, problems);
@@ -136,8 +134,8 @@ pub(super) fn config(
         activity_memory: activity_memory?,
         console: console?,
         tls,
-        tls_client_ca: grpc_ca,
-        http_tls_client_ca: http_ca,
+        tls_client_ca,
+        http_tls_client_ca,
         drain_timeout: drain_timeout?,
         drain_delay: drain_delay?,
         max_connections: max_connections?,
@@ -414,14 +412,16 @@ fn headers(fields: &Fields<'_>, problems: &mut Problems) -> Option<HeaderSetting
     Some(settings)
 }
 
-fn client_ca(fields: &Fields<'_>, key: &str, problems: &mut Problems) -> Option<PathBuf> {
-    let taken = fields.take(key);
-    if let (Some((spot, node)), None) = (&taken, fields.key("tls_cert")) {
-        let message =
-            "clients present certificates only over TLS; give `tls_cert` and `tls_key` too";
-        problems.error(&node.place, spot, message);
-    }
-    fields.text(key, problems).map(PathBuf::from)
+fn client_authorities(fields: &Fields<'_>, problems: &mut Problems) -> [Option<PathBuf>; 2] {
+    ["tls_client_ca", "http_tls_client_ca"].map(|key| {
+        let taken = fields.take(key);
+        if let (Some((spot, node)), None) = (&taken, fields.key("tls_cert")) {
+            let message =
+                "clients present certificates only over TLS; give `tls_cert` and `tls_key` too";
+            problems.error(&node.place, spot, message);
+        }
+        fields.text(key, problems).map(PathBuf::from)
+    })
 }
 
 pub(super) fn tls_files(

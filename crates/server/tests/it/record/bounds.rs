@@ -17,7 +17,7 @@ fn of(user: &str) -> Value {
     json!({"attributes": {"user_id": user}})
 }
 
-fn is_decision(line: &&Value) -> bool {
+fn is_decision(line: &Value) -> bool {
     line.get("t").is_some()
 }
 
@@ -65,7 +65,7 @@ fn a_file_is_rotated_at_its_size_and_so_many_are_kept() {
         );
         let lines = lines_of(&folder, name);
         assert_eq!(lines[0]["tidegate_record"], 1, "{name}");
-        let decisions = lines[1..].iter().filter(is_decision);
+        let decisions = lines[1..].iter().filter(|line| is_decision(line));
         users.extend(
             decisions.map(|line| line["attributes"]["user_id"].as_str().unwrap().to_owned()),
         );
@@ -104,7 +104,7 @@ fn a_reload_opens_the_file_anew_and_a_restart_continues_it() {
     assert_eq!(headers.count(), 1);
     let users: Vec<&Value> = lines
         .iter()
-        .filter(is_decision)
+        .filter(|line| is_decision(line))
         .map(|line| &line["attributes"]["user_id"])
         .collect();
     assert_eq!(users, ["two", "three"]);
@@ -187,7 +187,7 @@ fn a_full_queue_loses_lines_that_are_counted_and_no_decision_waits() {
         let line = next();
         match line["lost"].as_u64() {
             Some(lost) => marked += lost,
-            None => written += u64::from(is_decision(&&line)),
+            None => written += u64::from(is_decision(&line)),
         }
     }
     assert_eq!(marked, metric(&server, "tidegate_record_lost_total"));

@@ -58,6 +58,18 @@ fn recorded_limits(answer: &Value) -> Value {
     limits.collect()
 }
 
+/// Asks without taking anything, and brings a limit of its own.
+fn only_ask(server: &Server, few: &Value) {
+    let mut peek = few.clone();
+    peek["cost"] = json!(0);
+    check(server, &peek);
+    let explained = server.ask("POST /v1/explain", &few.to_string());
+    explained.with_status(200);
+    let mut resp = Client::to(server);
+    resp.ask("CL.THROTTLE k 5 5 60");
+    resp.ask("TG.CHECK ip 192.0.2.1 path /few COST 0");
+}
+
 #[test]
 fn every_front_end_is_recorded_and_what_only_asks_is_not() {
     let (folder, upstream) = (TestFolder::new(), RecordingUpstream::start());
@@ -78,16 +90,8 @@ fn every_front_end_is_recorded_and_what_only_asks_is_not() {
     answers.push(server.ask("POST /v1/reserve", &few.to_string()).json());
     answers.push(check(&server, &few));
     assert_eq!(answers[4]["allowed"], false);
-    // What only asks.
-    let mut peek = few.clone();
-    peek["cost"] = json!(0);
-    check(&server, &peek);
-    server
-        .ask("POST /v1/explain", &few.to_string())
-        .with_status(200);
+    only_ask(&server, &few);
     let mut resp = Client::to(&server);
-    resp.ask("CL.THROTTLE k 5 5 60");
-    resp.ask("TG.CHECK ip 192.0.2.1 path /few COST 0");
     // The others.
     let headers = [
         ("x-forwarded-for", "192.0.2.2"),
@@ -186,8 +190,6 @@ fn costs_by_unit_are_recorded_and_the_time_is_that_of_the_decision() {
         &json!({"attributes": {}, "costs": {"tokens": 50}, "timestamp": at + 1.0}),
     );
     check(&server, &json!({"attributes": {}, "timestamp": at + 2.0}));
-    let text = std::fs::read_to_string(folder.path("r")).map(|_| ());
-    text.unwrap();
     server.stop();
     let text = std::fs::read_to_string(folder.path("r")).unwrap();
     let times: Vec<&str> = text.lines().skip(1).map(|line| &line[..22]).collect();

@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
+use tidegate::printable::hexadecimal;
 use tidegate::rules::ValueDigest;
 use tidegate_testkit_server::{HttpClient, RecordingUpstream, TestFolder};
 
@@ -30,7 +31,7 @@ fn secrets_are_digests_or_the_hashes_that_rules_know() {
     let (folder, upstream) = (TestFolder::new(), RecordingUpstream::start());
     folder.write("rules.yaml", RULES);
     folder.write("secret", "s3cret-of-digests");
-    let clients = "clients: [{api_key: hidden-named, tier: pro, user: u1}, {api_key: hidden-other, user: u2}]";
+    let clients = "clients:\n  hidden-named: {tier: pro, user: u1}\n  hidden-other: {user: u2}\n";
     folder.write("clients.yaml", clients);
     let to = format!("http://{}", upstream.address);
     let arguments = [
@@ -75,8 +76,7 @@ fn secrets_are_digests_or_the_hashes_that_rules_know() {
     ]);
     assert_eq!(lines[0]["attributes"], read);
     let digest = |value: &str| ValueDigest::new(b"s3cret-of-digests").recorded(value);
-    let hash = Sha256::digest("hidden-named");
-    let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = hexadecimal(&Sha256::digest("hidden-named"));
     let first = json!({
         "api_key": format!("sha256:{hash}"), "header.authorization": digest("bearer hidden-token"),
         "path": "/login", "tier": "pro", "user_id": "u1",
