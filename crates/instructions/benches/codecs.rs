@@ -175,9 +175,9 @@ fn grpc_encode(call: DecidedCall) -> DecidedCall {
 }
 
 /// Writes the line of a decision many times.
-struct Recording(RecordedAttributes);
+struct RepeatedLine(RecordedAttributes);
 
-impl Observer for Recording {
+impl Observer for RepeatedLine {
     fn decided(&self, observed: &Observed<'_, '_>) {
         for _ in 0..TIMES {
             let observed = black_box(observed);
@@ -196,7 +196,7 @@ fn recording(secret: &[&str]) -> Gate {
     settings.secret_attributes = secret.iter().map(|name| (*name).to_owned()).collect();
     let digest = Arc::new(ValueDigest::new(b"secret"));
     let recorded = RecordedAttributes::new(&gate.rules(), &settings, &digest);
-    gate.with_observer(Arc::new(Recording(recorded)))
+    gate.with_observer(Arc::new(RepeatedLine(recorded)))
 }
 
 fn record_lines(gate: Gate) -> Gate {

@@ -49,7 +49,14 @@ fn register_server(registry: &mut Registry, admin: &Admin, is_ready: bool) {
         );
     }
     if let Some(record) = &admin.record {
-        record.register_metrics(registry);
+        let (lines, lost) = record.counts();
+        let help = "Decisions that were recorded";
+        registry.register("record_lines", help, counter(lines));
+        registry.register(
+            "record_lost",
+            "Decisions that were not recorded because too many waited, or the file could not be written",
+            counter(lost),
+        );
     }
     if let Some(otlp) = &admin.otlp {
         registry.register(

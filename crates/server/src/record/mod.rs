@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use prometheus_client::registry::Registry;
 use tidegate::gate::Observed;
 use tidegate::rules::{RuleSet, RuleSettings, ValueDigest};
 use tidegate::{Clock as _, SystemClock};
@@ -24,7 +23,6 @@ use tidegate_codec::record::{
 use tidegate_identity::{AttributeSource, IdentifySettings};
 
 use crate::config::{Config, RecordSettings};
-use crate::telemetry::counter;
 use queue::{Mark, RecordQueue};
 use sample::ClientSample;
 use writer::{RecordState, RecordWriter};
@@ -32,8 +30,8 @@ use writer::{RecordState, RecordWriter};
 /// Room for a usual line.
 const USUAL_LINE: usize = 512;
 
-/// The version of the rules in force.
-type RulesVersion = Box<dyn Fn() -> u64 + Send + Sync>;
+/// Asks for the version of the rules in force.
+type AskVersion = Box<dyn Fn() -> u64 + Send + Sync>;
 
 /// Records decisions.
 pub(crate) struct Recorder {
@@ -44,7 +42,7 @@ pub(crate) struct Recorder {
     of_clients: Vec<String>,
     /// None if all clients are recorded.
     sample: Option<ClientSample>,
-    rules_version: RulesVersion,
+    rules_version: AskVersion,
     recorded: ArcSwap<RecordedAttributes>,
     queue: Arc<RecordQueue>,
     state: Arc<RecordState>,
@@ -121,17 +119,9 @@ impl Recorder {
         ))
     }
 
-    pub(crate) fn register_metrics(&self, registry: &mut Registry) {
-        registry.register(
-            "record_lines",
-            "Decisions that were recorded",
-            counter(self.state.lines()),
-        );
-        registry.register(
-            "record_lost",
-            "Decisions that were not recorded because too many waited, or the file could not be written",
-            counter(self.state.lost()),
-        );
+    /// How many decisions were recorded, and how many were lost.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.state.lines(), self.state.lost())
     }
 }
 
