@@ -15,7 +15,7 @@ const NAME: &str = "@record";
 /// The clients that are recorded.
 pub(super) struct ClientSample {
     cohort: Cohort,
-    /// Tells clients apart as a rule does that counts by the same attributes.
+    /// Distinguishes clients as a rule does that counts by the same attributes.
     clients: Option<Arc<Rule>>,
     digest: Arc<ValueDigest>,
 }

@@ -25,9 +25,9 @@ fn recorded(folder: &TestFolder, secret: &str) -> BTreeMap<String, usize> {
             let batch = json!({ "checks": checks }).to_string();
             server.ask("POST /v1/check/batch", &batch).with_status(200);
         }
-        // Not a client that could be told apart.
-        let nobody = json!({"attributes": {"user_id": "u"}}).to_string();
-        server.ask("POST /v1/check", &nobody).with_status(200);
+        // Without the attribute that distinguishes clients.
+        let unknown = json!({"attributes": {"user_id": "u"}}).to_string();
+        server.ask("POST /v1/check", &unknown).with_status(200);
     }
     server.stop();
     let lines = lines_of(folder, "r");
