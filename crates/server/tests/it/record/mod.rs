@@ -1,6 +1,7 @@
 //! Recordings: what a server writes of its decisions, through every front end, and what it never writes.
 
 mod bounds;
+mod replayed;
 mod sample;
 mod secrets;
 
