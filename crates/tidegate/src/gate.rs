@@ -3,7 +3,7 @@
 //! One decision, whatever front end asks: `matching.rs` finds the rules that apply and begins a record for each
 //! (`rule_decision.rs`), `pipeline.rs` orders the calls to the store, `deciding.rs` makes them, `fallback.rs` decides
 //! while the store is unavailable, `decision.rs` says what the records mean for the request, `observer.rs` shows them.
-//! What changes of a rule is in `in_force.rs`. A gate does not fail: when the store does, each rule says what happens,
+//! What changes of a rule is in `in_force.rs`, what is tried of it in `trials.rs`. A gate does not fail: when the store does, each rule says what happens,
 //! and the decision reports it.
 //!
 //! Callers with a limit of their own use [`Gate::charge`], which skips rule matching.
@@ -22,6 +22,7 @@ mod kept_alone;
 mod local;
 mod maintain;
 mod matching;
+mod observed_candidate;
 mod observer;
 mod owed;
 mod parts;
@@ -35,6 +36,7 @@ mod settlement;
 mod spent;
 mod stored;
 mod stored_record;
+mod trials;
 mod unit_limits;
 mod warned;
 
@@ -43,9 +45,10 @@ pub use deciding::StoreIsRemote;
 pub use decision::{Decision, LimitOutcome};
 pub use decisions::Decisions;
 pub use estimates::{SettledUse, UseCounter};
-pub use explain::{ExplainedGrant, ExplainedRule, ExplainedTier, Explanation};
+pub use explain::{ExplainedCandidate, ExplainedGrant, ExplainedRule, ExplainedTier, Explanation};
 pub use feedback::{Feedback, FeedbackError};
 pub use in_force::{RuleInForce, RulesInForce};
+pub use observed_candidate::ObservedCandidate;
 pub use observer::{Observed, ObservedPart, ObservedRule, Observer, RuleWatch};
 pub use parts::{Asked, Part};
 pub use receipt::{KeptReceipt, Receipt};
@@ -158,13 +161,17 @@ impl Gate {
         gate
     }
 
-    /// The same gate, in which temporary overrides may name clients by these digests.
+    /// The same gate, in which temporary overrides may name clients by these digests, and whose
+    /// [rollouts](crate::rules::Rollout) choose keys by their secret. Without it they choose by a public constant.
     #[must_use]
     pub fn with_digest(self, digest: Arc<ValueDigest>) -> Self {
-        Self {
+        let gate = Self {
             digest: Some(digest),
             ..self
-        }
+        };
+        let rules = RuleSet::clone(&gate.in_force.load());
+        gate.put_in_force(rules, &gate.temporary.lock());
+        gate
     }
 
     /// The same gate, one of at least so many that share the store. By

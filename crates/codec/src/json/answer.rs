@@ -169,6 +169,9 @@ fn write_limit(out: &mut Vec<u8>, decided: &LimitOutcome<'_>) {
     out.extend_from_slice(br#","degraded":"#);
     boolean(out, decided.is_degraded);
     write_reason(out, Some(decided));
+    if decided.is_candidate() {
+        out.extend_from_slice(br#","candidate":true"#);
+    }
 }
 
 /// The numbers that a decision and each of its limits share.

@@ -163,6 +163,9 @@ fn write_limits(
             integer(out, number);
         }
         more(out, limit);
+        if limit.is_candidate {
+            out.extend_from_slice(br#","candidate":true"#);
+        }
         out.push(b'}');
     }
     out.push(b']');

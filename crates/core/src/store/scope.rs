@@ -25,6 +25,13 @@ impl Scope {
         }
     }
 
+    /// A scope with another name, which a store treats the same.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Self {
+        let Self { name, id, .. } = Self::new(name);
+        Self { name, id, ..*self }
+    }
+
     /// The same scope, whose keys must not be readable where they are kept.
     #[must_use]
     pub fn with_secret_keys(self) -> Self {

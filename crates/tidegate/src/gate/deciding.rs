@@ -202,13 +202,19 @@ impl Gate {
         let first_shadow = steps
             .iter()
             .position(|step| matches!(step, Step::Shadow(_)));
-        let (together, shadows) = steps.split_at(first_shadow.unwrap_or(steps.len()));
-        for step in together {
+        let first_shadow = first_shadow.unwrap_or(steps.len());
+        // What only counts waits to know whether the request holds permits; without any it is sent with the rest.
+        let last = match pipeline.permit {
+            Some(_) => first_shadow,
+            None => first_shadow.saturating_sub(1),
+        };
+        let (before, last) = steps.split_at(last);
+        for step in before {
             let step = std::slice::from_ref(step);
             self.run_steps(store, pipeline, step).await;
         }
-        if !shadows.is_empty() {
-            self.run_steps(store, pipeline, shadows).await;
+        if !last.is_empty() {
+            self.run_steps(store, pipeline, last).await;
         }
         self.settle_spent(store, pipeline).await;
     }

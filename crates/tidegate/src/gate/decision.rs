@@ -9,6 +9,7 @@ use tidegate_core::headers::{HeaderSettings, Headers, Item, limit_name, seconds_
 use tidegate_core::{Algorithm, Limit, Outcome, PermitId, Retry};
 
 use super::in_force::InForce;
+use super::observed_candidate::count_candidates;
 use super::rule_decision::{Lacking, RuleDecision, RuleDecisions};
 use crate::limiter_decision::is_more_pressing;
 use crate::reason::Reason;
@@ -37,7 +38,7 @@ pub struct LimitOutcome<'d> {
     pub index: usize,
     /// Its outcome.
     pub outcome: &'d Outcome,
-    /// Whether the rule is in shadow mode and only counts.
+    /// Whether it only counts: the rule is in shadow mode, or something else decides for this key.
     pub is_shadow: bool,
     /// Whether the store was unavailable.
     pub is_degraded: bool,
@@ -182,10 +183,14 @@ impl Decision {
 
     /// Whether no rule applies to the request.
     pub fn is_unmatched(&self) -> bool {
-        self.rules.is_empty()
+        let has_candidates = self.in_force.trials().has_candidates();
+        let mut rules = self.rules.iter();
+        // A candidate that is tried for clients without a limit does not make them limited.
+        rules.all(|rule| has_candidates && rule.is_compared(&self.in_force))
     }
 
-    /// The outcome of each limit, in the order of the rules; those of shadow rules among them.
+    /// The outcome of each limit, in the order of the rules; those of shadow rules among them, and those of candidates
+    /// after the limits of their rule.
     pub fn limits(&self) -> impl Iterator<Item = LimitOutcome<'_>> {
         // Cheaper than to flatten the limits of the rules: answers go through them for each request.
         let (mut rule, mut limit) = (0, 0);
@@ -293,9 +298,13 @@ impl Decision {
     /// Counts what each rule said, for a request of this front end. An [observer](super::Observer) does that itself.
     pub fn count(&self, front_end: FrontEnd) {
         let is_admitted = self.is_allowed();
+        let has_candidates = self.in_force.trials().has_candidates();
         for rule in &self.rules {
-            rule.count(&self.in_force, front_end, is_admitted);
+            if !has_candidates || !rule.is_compared(&self.in_force) {
+                rule.count(&self.in_force, front_end, is_admitted);
+            }
         }
+        count_candidates(&self.in_force, &self.rules, front_end);
     }
 }
 
@@ -348,6 +357,11 @@ impl<'d> LimitOutcome<'d> {
     /// What the request was charged, or asked for, in the unit of the rule.
     pub fn cost(&self) -> u64 {
         self.decided.cost
+    }
+
+    /// Whether it is a limit of the rule's [candidate](Rule::candidate).
+    pub fn is_candidate(&self) -> bool {
+        self.rule.is_candidate()
     }
 
     /// What it counts, if not requests.

@@ -10,7 +10,9 @@ use super::pipeline::Pipeline;
 use super::rule_decision::{RuleDecision, RuleDecisions};
 use super::{Decision, Gate, LimitOutcome, RulesInForce};
 use crate::attributes::Attributes;
-use crate::rules::{Explaining, Facts, FailedCondition, GrantSource, Rule, ShowValue, limits_text};
+use crate::rules::{
+    Explaining, Facts, FailedCondition, GrantSource, Rollout, Rule, ShowValue, limits_text,
+};
 
 /// Why a request would be allowed or denied.
 #[derive(Debug)]
@@ -38,6 +40,22 @@ pub struct ExplainedRule {
     pub key: Option<Vec<(String, String)>>,
     /// The part that tiers have in it; none if it does not apply, has no tiers, or goes by something else.
     pub tier: Option<ExplainedTier>,
+    /// Its candidate, if it is asked.
+    pub candidate: Option<ExplainedCandidate>,
+    /// Its rollout, and whether that has the key of the request. None without a rollout, or if the rule does not apply.
+    pub rollout: Option<(Rollout, bool)>,
+}
+
+/// The candidate of a rule that is asked about a request.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ExplainedCandidate {
+    /// The candidate, which has the id of its rule.
+    pub rule: Arc<Rule>,
+    /// What it grants.
+    pub grant: ExplainedGrant,
+    /// Whether it decides; otherwise the rule's own limit does.
+    pub decides: bool,
 }
 
 /// The part that the tiers of a rule have in what it grants to a request.
@@ -77,12 +95,17 @@ impl Explanation {
         &self.decision
     }
 
-    /// What the limits of a rule would have answered.
+    /// What the limits of a rule, or of a candidate, would have answered.
     pub fn limits_of(&self, rule: &Rule) -> impl Iterator<Item = LimitOutcome<'_>> {
         let in_force = self.decision.in_force();
         let mut rules = self.decision.rules().iter();
-        let decided = rules.find(|decided| in_force.at(decided.rule).id() == rule.id());
-        let limits = decided.map(|decided| self.decision.limits_of(decided));
+        let is_meant = |decided: &&RuleDecision| {
+            let one = in_force.at(decided.rule);
+            one.id() == rule.id() && one.is_candidate() == rule.is_candidate()
+        };
+        let limits = rules
+            .find(is_meant)
+            .map(|decided| self.decision.limits_of(decided));
         limits.into_iter().flatten()
     }
 }
@@ -162,27 +185,27 @@ impl Gate {
                     let winner = found.map(|found| rules.at(found as usize).id());
                     fails(rule, &|rule| rule.failed_descriptor(winner, &asked))
                 } else {
-                    match asking.match_rule(index) {
+                    let tried = asking.match_tried(index);
+                    let candidate = tried.candidate.as_ref();
+                    let candidate = candidate.map(|one| ExplainedCandidate::of(one, &rules.0));
+                    let rollout = rule.rollout().zip(tried.is_in);
+                    let explained = match &tried.own {
                         Err(NoPart::Unmet(unmet)) => {
-                            fails(rule, &|rule| rule.failed(unmet, &asked))
+                            fails(rule, &|rule| rule.failed(*unmet, &asked))
                         }
-                        Err(NoPart::Unlimited(source)) => Some(ExplainedRule {
-                            failed: None,
-                            grant: Some(ExplainedGrant {
-                                source,
-                                text: "unlimited".to_owned(),
-                            }),
-                            key: Some(rule.shown_key(&asked)),
-                            tier: ExplainedTier::of(&rule, source, &asked),
-                            rule,
-                        }),
+                        Err(NoPart::Unlimited(source)) => {
+                            Some(ExplainedRule::unlimited(rule, *source, &asked))
+                        }
                         Ok(charged) => {
-                            let explained =
-                                ExplainedRule::charged(rule, &charged, &rules.0, &asked);
-                            matched.push(charged);
-                            Some(explained)
+                            Some(ExplainedRule::charged(rule, charged, &rules.0, &asked))
                         }
-                    }
+                    };
+                    matched.extend(tried.decided());
+                    explained.map(|explained| ExplainedRule {
+                        candidate,
+                        rollout,
+                        ..explained
+                    })
                 },
             );
         }
@@ -222,6 +245,23 @@ impl ExplainedRule {
             grant: None,
             key: None,
             tier: None,
+            candidate: None,
+            rollout: None,
+        }
+    }
+
+    fn unlimited(rule: Arc<Rule>, source: GrantSource, asked: &Explaining<'_, '_>) -> Self {
+        Self {
+            failed: None,
+            grant: Some(ExplainedGrant {
+                source,
+                text: "unlimited".to_owned(),
+            }),
+            key: Some(rule.shown_key(asked)),
+            tier: ExplainedTier::of(&rule, source, asked),
+            candidate: None,
+            rollout: None,
+            rule,
         }
     }
 
@@ -237,7 +277,19 @@ impl ExplainedRule {
             grant: Some(ExplainedGrant::of(matched, in_force)),
             key: is_known.then(|| rule.shown_key(asked)),
             tier: ExplainedTier::of(&rule, matched.source, asked),
+            candidate: None,
+            rollout: None,
             rule,
+        }
+    }
+}
+
+impl ExplainedCandidate {
+    fn of(decided: &RuleDecision, in_force: &InForce) -> Self {
+        Self {
+            rule: Arc::clone(in_force.shared(decided.rule)),
+            grant: ExplainedGrant::of(decided, in_force),
+            decides: !decided.is_shadow,
         }
     }
 }
@@ -246,9 +298,10 @@ impl ExplainedTier {
     fn of(rule: &Rule, source: GrantSource, asked: &Explaining<'_, '_>) -> Option<Self> {
         match (source, asked.shown("tier")) {
             (GrantSource::Tier, Some(tier)) => Some(Self::Known(tier)),
-            (GrantSource::Limit, None) if rule.has_tiers() => {
+            (GrantSource::Limit, None) => {
                 let tiers = rule.tiers().map(|(name, grant)| (name, grant.text()));
-                Some(Self::Unknown(tiers.collect()))
+                let tiers: Vec<(String, String)> = tiers.collect();
+                (!tiers.is_empty()).then_some(Self::Unknown(tiers))
             }
             _ => None,
         }

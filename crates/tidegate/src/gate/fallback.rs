@@ -32,7 +32,7 @@ impl Gate {
             policy => policy,
         };
         let mut rules: SmallVec<[(&mut RuleDecision, RuleShares); 2]> = rules
-            .filter(|rule| rule.key.is_some())
+            .filter(|rule| rule.key.is_some() && !rule.is_compared(in_force))
             .map(|rule| {
                 let shares = self.shares_of(in_force, rule);
                 (rule, shares)

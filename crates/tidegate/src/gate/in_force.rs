@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use tidegate_core::{Clock, Limit, Timestamp};
 
+use super::trials::Trials;
 use super::{Observer, RuleWatch};
 use crate::adaptive::AdaptiveLimit;
 use crate::attributes::Attributes;
@@ -38,7 +39,7 @@ impl RulesInForce {
 
     /// All rules with their states, in their order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = RuleInForce<'_>> {
-        (0..self.0.states.len()).map(|index| self.0.get(index))
+        (0..self.0.rules.len()).map(|index| self.0.get(index))
     }
 }
 
@@ -124,6 +125,15 @@ impl RuleState {
         }
     }
 
+    /// The state of its candidate, which is counted and observed with the rule.
+    fn of_candidate(&self) -> Self {
+        Self {
+            adaptive: None,
+            temporary: None,
+            ..self.clone()
+        }
+    }
+
     pub(super) fn counts(&self) -> &RuleCounts {
         &self.counts
     }
@@ -151,8 +161,11 @@ impl RuleState {
 #[derive(Debug)]
 pub(super) struct InForce {
     rules: RuleSet,
-    /// In the order of the rules.
+    /// The rules, then the candidates of those that have one. Decisions name them by their index in this list.
+    members: Vec<Arc<Rule>>,
+    /// In the order of the members.
     states: Vec<RuleState>,
+    trials: Trials,
     /// The shares that were last asked for.
     shares: ArcSwapOption<Shares>,
     /// Whether any rule has `warn_at`.
@@ -179,8 +192,18 @@ impl InForce {
         };
         let has_warnings = rules.iter().any(|rule| rule.warn_at().is_some());
         let gives_back = rules.iter().any(|rule| rule.scope().gives_back());
+        let mut states: Vec<RuleState> = rules.iter().map(of_rule).collect();
+        let mut members: Vec<Arc<Rule>> = rules.iter().map(Arc::clone).collect();
+        for (index, rule) in rules.iter().enumerate() {
+            if let Some(candidate) = rule.candidate() {
+                states.push(states[index].of_candidate());
+                members.push(Arc::clone(candidate));
+            }
+        }
         Self {
-            states: rules.iter().map(of_rule).collect(),
+            trials: Trials::of(&rules, terms.digest),
+            members,
+            states,
             has_warnings,
             gives_back,
             rules,
@@ -190,14 +213,34 @@ impl InForce {
 
     /// Rules that have been found already, with their states.
     pub(super) fn found(rules: impl IntoIterator<Item = (Arc<Rule>, RuleState)>) -> Self {
-        let (rules, states) = rules.into_iter().unzip();
+        let (members, states): (Vec<Arc<Rule>>, _) = rules.into_iter().unzip();
         Self {
-            rules: RuleSet::unindexed(rules),
+            trials: Trials::found(&members),
+            rules: RuleSet::unindexed(members.clone()),
+            members,
             states,
             shares: ArcSwapOption::default(),
             has_warnings: false,
             gives_back: false,
         }
+    }
+
+    /// The rule or candidate with this index.
+    #[inline]
+    pub(super) fn at(&self, index: usize) -> &Rule {
+        &self.members[index]
+    }
+
+    /// The rule or candidate with this index, to be kept.
+    #[inline]
+    pub(super) fn shared(&self, index: usize) -> &Arc<Rule> {
+        &self.members[index]
+    }
+
+    /// What is tried of the rules.
+    #[inline]
+    pub(super) fn trials(&self) -> &Trials {
+        &self.trials
     }
 
     fn get(&self, index: usize) -> RuleInForce<'_> {
@@ -229,7 +272,7 @@ impl InForce {
         attributes: &Attributes<'_>,
         now: Timestamp,
     ) -> (usize, GrantSource) {
-        let rule = self.rules.at(index);
+        let rule = self.at(index);
         if let Some(temporary) = &self.states[index].temporary
             && let Some(grant) = temporary.find(rule, attributes, now)
         {
@@ -241,7 +284,7 @@ impl InForce {
     /// The grant of a rule with this index.
     #[inline]
     pub(super) fn grant(&self, rule: usize, grant: usize) -> &Grant {
-        let own = self.rules.at(rule).grants();
+        let own = self.at(rule).grants();
         match own.get(grant) {
             Some(grant) => grant,
             None => &self.states[rule].temporary()[grant - own.len()],
@@ -250,7 +293,7 @@ impl InForce {
 
     /// All grants of a rule: its own, then those of temporary overrides.
     pub(super) fn grants(&self, rule: usize) -> impl Iterator<Item = &Grant> {
-        let own = self.rules.at(rule).grants().iter();
+        let own = self.at(rule).grants().iter();
         own.chain(self.states[rule].temporary())
     }
 
@@ -267,7 +310,7 @@ impl InForce {
         {
             return Arc::clone(shares);
         }
-        let rules = self.rules.iter().enumerate();
+        let rules = self.members.iter().enumerate();
         let granting = rules.map(|(index, rule)| (&**rule, self.grants(index).collect()));
         let shares = Arc::new(Shares::of(granting, instances));
         self.shares.store(Some(Arc::clone(&shares)));

@@ -37,7 +37,14 @@ pub(super) fn match_rules(
         now: terms.now,
         is_counted: true,
     };
-    for index in in_force.candidates(attributes) {
+    let candidates = in_force.candidates(attributes);
+    if in_force.trials().has_any() {
+        for index in candidates {
+            matched.extend(asked.match_tried(index as usize).decided());
+        }
+        return;
+    }
+    for index in candidates {
         if let Ok(rule) = asked.match_rule(index as usize) {
             matched.push(rule);
         }
@@ -61,9 +68,10 @@ impl Gate {
         self.matching(rules, attributes, |asked| {
             let takes = |index: usize| {
                 rules.at(index).has_shared_permits()
-                    && asked
-                        .match_rule(index)
-                        .is_ok_and(|matched| matched.cost > 0)
+                    && asked.match_tried(index).decided().any(|matched| {
+                        let is_shared = rules.0.at(matched.rule).has_shared_permits();
+                        is_shared && !matched.is_shadow && matched.cost > 0
+                    })
             };
             let mut candidates = rules.candidates(attributes).into_iter();
             candidates.any(|index| takes(index as usize))
@@ -90,10 +98,8 @@ impl Gate {
             is_counted: false,
         };
         let (mut is_given_back, mut takes_permit) = (false, false);
-        for index in rules.candidates(attributes) {
-            let Ok(matched) = asked.match_rule(index as usize) else {
-                continue;
-            };
+        let candidates = rules.candidates(attributes).into_iter();
+        for matched in candidates.flat_map(|index| asked.match_tried(index as usize).decided()) {
             takes_permit |= matched.takes_permit(in_force);
             let mut charges = matched.charges(in_force);
             is_given_back |= charges.any(|charge| charge.cost > 0 && charge.scope.gives_back());

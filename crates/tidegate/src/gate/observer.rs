@@ -7,10 +7,10 @@ use tidegate_core::{Charge, Costs, Limit, Micros, Timestamp};
 
 use super::in_force::RuleState;
 use super::rule_decision::{ChargeStage, RuleDecision};
-use super::{Asked, Charged, Decision, Decisions, UseCounter, WarnedLimit};
+use super::{Asked, Charged, Decision, Decisions, ObservedCandidate, UseCounter, WarnedLimit};
 use crate::attributes::Attributes;
 use crate::reason::Reason;
-use crate::rules::{CounterKey, FrontEnd, Grant, GrantSource, Mode, Rule, RuleSet, Verdict};
+use crate::rules::{CounterKey, FrontEnd, Grant, GrantSource, Rule, RuleSet, Verdict};
 
 /// Sees every decision of the gate that it is [given to](super::Gate::with_observer), whatever front end
 /// asked. Called on the path of the request: it should be quick.
@@ -59,6 +59,9 @@ pub trait RuleWatch: Send + Sync + 'static {
         self.decided(rule);
         None
     }
+
+    /// Its candidate was asked about a request.
+    fn tried(&self, _candidate: &ObservedCandidate<'_, '_>) {}
 }
 
 /// A request that was decided.
@@ -109,11 +112,16 @@ pub struct ObservedPart<'o, 'b> {
 }
 
 impl<'o, 'b> ObservedPart<'o, 'b> {
-    /// What each rule said that applies to it, in their order.
+    /// What each rule said that applies to it, in their order. What was only compared with it is among the
+    /// [candidates](Self::candidates).
     pub fn rules(&self) -> impl Iterator<Item = ObservedRule<'o, 'b>> {
         let part = *self;
+        let in_force = part.decision.in_force();
+        let has_candidates = in_force.trials().has_candidates();
         let rules = part.decision.rules().iter();
-        rules.map(move |decided| ObservedRule { decided, part })
+        let speaking =
+            rules.filter(move |decided| !has_candidates || !decided.is_compared(in_force));
+        speaking.map(move |decided| ObservedRule { decided, part })
     }
 }
 
@@ -188,7 +196,7 @@ impl<'o, 'b> ObservedRule<'o, 'b> {
         match self.verdict() {
             Verdict::Allowed => self.part.is_admitted,
             Verdict::ShadowAllowed => true,
-            Verdict::Denied | Verdict::ShadowDenied => false,
+            _ => false,
         }
     }
 
@@ -269,8 +277,8 @@ impl<'o, 'b> ObservedRule<'o, 'b> {
         self.rule().is_ad_hoc()
     }
 
-    /// Whether the rule only counts.
+    /// Whether the rule only counts, for all keys or for this one.
     pub fn is_shadow(&self) -> bool {
-        self.rule().mode() == Mode::Shadow
+        self.decided.is_shadow
     }
 }

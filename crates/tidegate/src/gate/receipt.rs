@@ -51,6 +51,7 @@ struct Line {
     unit: CostUnit,
     warn_at: Option<u8>,
     is_shadow: bool,
+    is_candidate: bool,
     scope: Scope,
     limit: Limit,
     key: SmolStr,
@@ -75,6 +76,7 @@ pub(super) struct ChargedLimit<'l> {
     /// The percentage of the limit from which its use is reported.
     pub(super) warn_at: Option<u8>,
     pub(super) is_shadow: bool,
+    pub(super) is_candidate: bool,
     /// With the cost that was charged.
     pub(super) charge: Charge<'l>,
     /// What the rule charges for each unit of the request's own cost.
@@ -223,13 +225,15 @@ fn charged_by<'r>(
     let rule = in_force.at(decided.rule);
     let counts = in_force.state(decided.rule).shared_counts();
     let is_local = rule.on_store_failure() == OnStoreFailure::Local;
+    let is_compared = decided.is_compared(in_force);
     let charged = decided.charges(in_force).zip(&decided.answers);
     charged.map(move |(charge, answer)| ChargedLimit {
         rule: rule.id(),
         counts,
         unit: rule.unit(),
-        warn_at: rule.warn_at(),
+        warn_at: rule.warn_at().filter(|_| !is_compared),
         is_shadow: decided.is_shadow,
+        is_candidate: rule.is_candidate(),
         charge,
         unit_cost: decided.unit_cost,
         outcome: &answer.outcome,
@@ -247,6 +251,7 @@ impl Line {
             unit: charged.unit.clone(),
             warn_at: charged.warn_at,
             is_shadow: charged.is_shadow,
+            is_candidate: charged.is_candidate,
             scope: charged.charge.scope.clone(),
             limit: charged.charge.limit.clone(),
             key: SmolStr::new(charged.charge.key),
@@ -266,6 +271,7 @@ impl Line {
             unit: &self.unit,
             warn_at: self.warn_at,
             is_shadow: self.is_shadow,
+            is_candidate: self.is_candidate,
             charge: Charge {
                 scope: &self.scope,
                 limit: &self.limit,

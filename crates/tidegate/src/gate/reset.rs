@@ -199,6 +199,13 @@ impl Gate {
                 });
             }
         }
+        if let Some(candidate) = rule.candidate() {
+            for state in states(&[], candidate.grants().iter()) {
+                let (scope, limit) = (candidate.scope(), state.largest);
+                self.local.forget(scope, limit, key);
+                self.store.forget(scope, limit, key).await?;
+            }
+        }
         // That nothing was reset would not say why the client is denied.
         if is_blocked && !is_reported {
             reset.counters.push(ResetCounter {

@@ -33,8 +33,10 @@ pub struct SettledLimit {
     pub key: Vec<(String, String)>,
     /// What the limit counts.
     pub unit: CostUnit,
-    /// Whether the rule only counts.
+    /// Whether it only counts.
     pub is_shadow: bool,
+    /// Whether it is a counter of the rule's candidate.
+    pub is_candidate: bool,
     /// The quota: requests per window, or the capacity of a bucket.
     pub limit: u64,
     /// What was charged when the request was decided.
@@ -143,6 +145,7 @@ impl SettledLimit {
             key: Vec::new(),
             unit: charged.unit.clone(),
             is_shadow: charged.is_shadow,
+            is_candidate: charged.is_candidate,
             limit: charged.outcome.limit,
             reserved: charged.charge.cost,
             settled,

@@ -318,7 +318,7 @@ impl Gate {
             let values = rule.key_values(attributes).into_iter();
             values.map(|(name, value)| (name.to_owned(), digest.of(&value)))
         });
-        PartLabel::new(rule.id(), is_shadow, digests).to_string()
+        PartLabel::new(rule, is_shadow, digests).to_string()
     }
 }
 

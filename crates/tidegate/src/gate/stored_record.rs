@@ -6,6 +6,7 @@ use smol_str::SmolStr;
 use tidegate_core::{ReservationId, ReservationPart, StoredReservation, Timestamp};
 
 use super::{SettledLimit, Settlement};
+use crate::rules::Rule;
 
 /// A stored reservation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +51,7 @@ fn settled_limit(part: &ReservationPart) -> SettledLimit {
         key: label.key,
         unit: part.unit.clone(),
         is_shadow: label.is_shadow,
+        is_candidate: label.is_candidate,
         limit: part.limit,
         reserved: part.reserved,
         settled: part.settled,
@@ -59,24 +61,26 @@ fn settled_limit(part: &ReservationPart) -> SettledLimit {
     }
 }
 
-/// What the gate writes next to a charge: `rule`, or `~rule` of one that only counts; then for each attribute of its key
-/// a line `name=digest`.
+/// What the gate writes next to a charge: `rule`, after `~` if it only counts, and after `^` if it is the candidate; then
+/// for each attribute of its key a line `name=digest`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PartLabel {
     pub(super) rule: SmolStr,
     pub(super) is_shadow: bool,
+    pub(super) is_candidate: bool,
     pub(super) key: Vec<(String, String)>,
 }
 
 impl PartLabel {
     pub(super) fn new(
-        rule: &str,
+        rule: &Rule,
         is_shadow: bool,
         key: impl IntoIterator<Item = (String, String)>,
     ) -> Self {
         Self {
-            rule: rule.into(),
+            rule: rule.id().into(),
             is_shadow,
+            is_candidate: rule.is_candidate(),
             key: key.into_iter().collect(),
         }
     }
@@ -85,11 +89,14 @@ impl PartLabel {
         let mut lines = text.split('\n');
         let rule = lines.next().unwrap_or_default();
         let shadow = rule.strip_prefix('~');
+        let rule = shadow.unwrap_or(rule);
+        let candidate = rule.strip_prefix('^');
         // A digest has no `=`.
         let key = lines.filter_map(|line| line.rsplit_once('='));
         Self {
-            rule: shadow.unwrap_or(rule).into(),
+            rule: candidate.unwrap_or(rule).into(),
             is_shadow: shadow.is_some(),
+            is_candidate: candidate.is_some(),
             key: key
                 .map(|(name, digest)| (name.to_owned(), digest.to_owned()))
                 .collect(),
@@ -100,7 +107,8 @@ impl PartLabel {
 impl fmt::Display for PartLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shadow = if self.is_shadow { "~" } else { "" };
-        write!(f, "{shadow}{}", self.rule)?;
+        let candidate = if self.is_candidate { "^" } else { "" };
+        write!(f, "{shadow}{candidate}{}", self.rule)?;
         for (name, digest) in &self.key {
             // The name of an attribute may have any character: one with a line feed would be two lines.
             write!(f, "\n{}={digest}", name.replace('\n', " "))?;
@@ -120,10 +128,14 @@ mod tests {
             .iter()
             .map(|(name, digest)| ((*name).to_owned(), (*digest).to_owned()))
             .collect();
+        let rule = Rule::builder("per-key").per(["api_key"]).limit("2/s");
+        let rule = rule.candidate("1/s").build().unwrap();
+        let candidate = rule.candidate().unwrap();
         for label in [
-            PartLabel::new("per-key", false, key.clone()),
-            PartLabel::new("per-key", true, key),
-            PartLabel::new("all", true, []),
+            PartLabel::new(&rule, false, key.clone()),
+            PartLabel::new(&rule, true, key.clone()),
+            PartLabel::new(candidate, true, key),
+            PartLabel::new(candidate, false, []),
         ] {
             assert_eq!(PartLabel::parse(&label.to_string()), label);
         }

@@ -8,7 +8,7 @@ use super::pipeline::{Step, Verb};
 use super::rule_decision::{ChargeStage, RuleDecision};
 use super::{Gate, Receipt, RulesInForce};
 use crate::attributes::Attributes;
-use crate::rules::{Facts, FrontEnd, Mode, Unmet};
+use crate::rules::{Facts, FrontEnd, Unmet};
 
 /// How much of a unit a rule can ever grant to one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,9 +35,9 @@ impl Gate {
     ) -> bool {
         let mut counting = (0..rules.len()).filter(|index| !rules.at(*index).unit().is_requests());
         self.matching(rules, attributes, |asked| {
-            counting.any(|index| match asked.match_rule(index) {
+            counting.any(|index| match asked.match_tried(index).any_or() {
                 // A condition may be about the cost.
-                Ok(_) | Err(NoPart::Unmet(Unmet::When | Unmet::Unevaluable)) => true,
+                Ok(()) | Err(NoPart::Unmet(Unmet::When | Unmet::Unevaluable)) => true,
                 Err(NoPart::Unmet(unmet)) if unmet.is_about_route() => false,
                 Err(_) => rules.at(index).reads(unknown),
             })
@@ -56,11 +56,11 @@ impl Gate {
             let mut candidates = rules.candidates(attributes).into_iter();
             candidates.any(|index| {
                 let rule = rules.at(index as usize);
-                rule.mode() == Mode::Enforce
-                    && !rule.reads(unknown)
+                !rule.reads(unknown)
                     && asked
-                        .match_rule(index as usize)
-                        .is_ok_and(|matched| matched.key.is_none())
+                        .match_tried(index as usize)
+                        .decided()
+                        .any(|matched| !matched.is_shadow && matched.key.is_none())
             })
         })
     }
@@ -105,12 +105,12 @@ impl Gate {
     pub fn unit_limits(&self, rules: &RulesInForce, attributes: &Attributes<'_>) -> Vec<UnitLimit> {
         self.matching(rules, attributes, |asked| {
             let candidates = rules.candidates(attributes).into_iter();
-            let limits = candidates.filter_map(|index| {
-                let rule = rules.at(index as usize);
-                if rule.unit().is_requests() {
-                    return None;
-                }
-                let matched = asked.match_rule(index as usize).ok()?;
+            let counting = candidates
+                .map(|index| index as usize)
+                .filter(|index| !rules.at(*index).unit().is_requests());
+            let matched = counting.flat_map(|index| asked.match_tried(index).decided());
+            let limits = matched.filter_map(|matched| {
+                let rule = rules.0.at(matched.rule);
                 let limits = matched.limits(&rules.0).iter();
                 let most = limits.map(tidegate_core::Limit::capacity).min()?;
                 Some(UnitLimit {

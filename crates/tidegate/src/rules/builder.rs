@@ -11,6 +11,7 @@ use super::denied::DenialAnswer;
 use super::matching::Match;
 use super::read_budget::UNSETTLED;
 use super::read_rule::{MISSING, MODES, ON_STORE_FAILURE, SYNCS};
+use super::rollout::Rollout;
 use super::rule::{Consistency, Cost, Missing, Mode, OnStoreFailure, Rule, Unsettled};
 use super::{RuleSettings, write};
 use crate::internal::document::{Node, Place, Problems, Spot};
@@ -137,6 +138,16 @@ impl RuleBuilder {
     /// address or a network.
     pub fn override_for(self, value: &str, limit: impl Display) -> Self {
         self.insert("overrides", value, number_or_text(limit))
+    }
+
+    /// A limit that is tried next to the rule's own, with counters of its own: any form of a limit.
+    pub fn candidate(self, limit: impl Display) -> Self {
+        self.set("candidate", number_or_text(limit))
+    }
+
+    /// The share of keys that the candidate decides for or, without one, the rule itself. The others only count.
+    pub fn rollout(self, share: Rollout) -> Self {
+        self.set("rollout", json!(share.to_string()))
     }
 
     /// What the limits count: requests unless this is called.
@@ -325,7 +336,7 @@ rules:
   - {id: c, per: [], limit: 5, algorithm: concurrency, lease_ttl: 10s, adaptive: {min: 1, max: 50, target: 200ms}}
   - {id: d, per: [ip], limit: 5/day, algorithm: fixed_window, anchor: first_request}
   - {id: e, per: [ip], limit: 5/day, algorithm: leaky_bucket, shape: false}
-  - {id: f, per: [ip], limit: 5/second, sync: leased}
+  - {id: f, per: [ip], limit: 5/second, candidate: 3/second, rollout: 12.5%, sync: leased}
 ";
 
     fn rules() -> Vec<RuleBuilder> {
@@ -385,6 +396,8 @@ rules:
             Rule::builder("f")
                 .per(["ip"])
                 .limit("5/second")
+                .candidate("3/second")
+                .rollout("12.5%".parse().unwrap())
                 .sync(Consistency::Leased),
         ]
     }

@@ -61,15 +61,21 @@ pub enum Verdict {
     ShadowAllowed,
     /// It only counts, and would have denied it.
     ShadowDenied,
+    /// Its candidate allowed it, or would have.
+    CandidateAllowed,
+    /// Its candidate denied it, or would have.
+    CandidateDenied,
 }
 
 impl Verdict {
     /// All of them.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 6] = [
         Self::Allowed,
         Self::Denied,
         Self::ShadowAllowed,
         Self::ShadowDenied,
+        Self::CandidateAllowed,
+        Self::CandidateDenied,
     ];
 
     /// The name in metrics.
@@ -79,19 +85,47 @@ impl Verdict {
             Self::Denied => "denied",
             Self::ShadowAllowed => "shadow_allowed",
             Self::ShadowDenied => "shadow_denied",
+            Self::CandidateAllowed => "candidate_allowed",
+            Self::CandidateDenied => "candidate_denied",
         }
     }
 
     /// Whether the rule was over its limit, also if it only counts.
     #[inline]
     pub fn is_denied(self) -> bool {
-        matches!(self, Self::Denied | Self::ShadowDenied)
+        matches!(
+            self,
+            Self::Denied | Self::ShadowDenied | Self::CandidateDenied
+        )
     }
 
     /// Whether the rule only counts.
     #[inline]
     pub fn is_shadow(self) -> bool {
         matches!(self, Self::ShadowAllowed | Self::ShadowDenied)
+    }
+}
+
+/// How the answer of a candidate differs from that of its rule's limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CandidateChange {
+    /// The limit allows what the candidate denies.
+    NewlyDenied,
+    /// The limit denies what the candidate allows.
+    NewlyAllowed,
+}
+
+impl CandidateChange {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::NewlyDenied, Self::NewlyAllowed];
+
+    /// The name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NewlyDenied => "newly_denied",
+            Self::NewlyAllowed => "newly_allowed",
+        }
     }
 }
 
@@ -152,6 +186,8 @@ pub struct RuleCounts {
     /// By [`BudgetKind`].
     budget: [AtomicU64; BudgetKind::ALL.len()],
     warned: AtomicU64,
+    /// By [`CandidateChange`].
+    changes: [AtomicU64; CandidateChange::ALL.len()],
 }
 
 impl RuleCounts {
@@ -243,6 +279,16 @@ impl RuleCounts {
         self.warned.load(Ordering::Relaxed)
     }
 
+    /// Counts a request that the candidate answers differently.
+    pub(crate) fn count_change(&self, change: CandidateChange) {
+        add_one(&self.changes[change as usize]);
+    }
+
+    /// How many requests the candidate answered differently from the limit, in this way.
+    pub fn changes(&self, change: CandidateChange) -> u64 {
+        self.changes[change as usize].load(Ordering::Relaxed)
+    }
+
     /// The cost of all requests that were admitted. Wraps around.
     pub fn admitted(&self) -> u64 {
         self.admitted.load(Ordering::Relaxed)
@@ -252,6 +298,10 @@ impl RuleCounts {
 impl Rule {
     /// Whether the rule may deny a request for this reason. A shadow rule never does.
     pub fn can_deny_for(&self, reason: Reason) -> bool {
+        let candidate = self.candidate.as_ref().filter(|_| self.rollout.is_some());
+        if candidate.is_some_and(|candidate| candidate.can_deny_for(reason)) {
+            return true;
+        }
         let has = |is_meant: fn(&Grant) -> bool| self.grants.iter().any(is_meant);
         let can = match reason {
             Reason::OverLimit | Reason::TooExpensive => {

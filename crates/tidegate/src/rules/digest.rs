@@ -70,6 +70,19 @@ impl ValueDigest {
         keyed.finalize().into_bytes().into()
     }
 
+    /// A number for a key of a rule: what a [`Rollout`](super::Rollout) chooses its keys by.
+    pub fn cohort(&self, rule: &str, key: &str) -> u64 {
+        let mut keyed = self.0.clone();
+        for part in ["rollout\0", rule, "\0", key] {
+            keyed.update(part.as_bytes());
+        }
+        let hash = keyed.finalize().into_bytes();
+        let (number, _) = hash.split_at(size_of::<u64>());
+        number
+            .iter()
+            .fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
     /// A value as tables show it: its digits, after its first 4 characters if it has at least 20.
     pub fn shown(&self, value: &str) -> String {
         let digits = self.of(value);

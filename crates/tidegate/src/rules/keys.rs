@@ -55,9 +55,14 @@ pub(super) static RULE_SET: [Key; 2] = [
     Key::new("rules", Kind::List(0, &Kind::Named("Rule", &Kind::Map(&RULE))), "the rules, of which every one that matches a request applies").required(),
 ];
 
+#[rustfmt::skip]
+const TIERS: Key = Key::new("tiers", Kind::MapOf(".", &LIMIT), "limits by the attribute `tier`").like(r#"{"pro": "1000/minute"}"#);
+#[rustfmt::skip]
+const OVERRIDES: Key = Key::new("overrides", Kind::MapOf(".", &LIMIT), "limits by the value of the first attribute of `per`, or its hash `sha256:...`; an address or a network if that is `ip`").like(r#"{"u1": "unlimited"}"#);
+
 /// A rule.
 #[rustfmt::skip]
-pub(super) static RULE: [Key; 28] = [
+pub(super) static RULE: [Key; 30] = [
     Key::new("id", Kind::Named("RuleId", &Kind::Text("^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")), "its name, unique; not `history`, `rollback` or `diff`").required().like("per-user"),
     Key::new("description", Kind::Text(""), "text for people").like("for the mobile app"),
     Key::new("match", MATCHES, "which requests it is about: all parts that are given must hold; without it every request").like(r#"{"path": ["/v1/**"]}"#),
@@ -65,8 +70,9 @@ pub(super) static RULE: [Key; 28] = [
     Key::new("per", Kind::OneOrMore(0, &ATTRIBUTE), "the attributes that make the counter; `[]` is one counter for all").required().like(r#"["user_id"]"#),
     Key::new("missing", Kind::Words(const { &words(&MISSING) }), "what happens to a request without the attributes of `per`: the rule is skipped, they share one counter, or it is denied").or("skip").like("deny"),
     Key::new("limit", LIMIT, "what is allowed; with `adaptive`, where the limit begins").filled().like("100/minute burst 20"),
-    Key::new("tiers", Kind::MapOf(".", &LIMIT), "limits by the attribute `tier`").like(r#"{"pro": "1000/minute"}"#),
-    Key::new("overrides", Kind::MapOf(".", &LIMIT), "limits by the value of the first attribute of `per`, or its hash `sha256:...`; an address or a network if that is `ip`").like(r#"{"u1": "unlimited"}"#),
+    TIERS, OVERRIDES,
+    Key::new("candidate", Kind::Any(&[LIMIT, Kind::Named("Candidate", &Kind::Map(&CANDIDATE))]), "a limit that is tried next to this one: it has its own counters, and decides only for the keys of `rollout`; not with `adaptive`").like("50/minute"),
+    Key::new("rollout", Kind::Pattern(r"^(100(\.0{1,2})?|0?[0-9]{1,2}(\.[0-9]{1,2})?)%$"), "the share of keys that the candidate decides for, or the rule if it has none; the others only count").like("10%"),
     Key::new("unit", Kind::Named("Unit", &Kind::Text("^[a-z][a-z0-9_]{0,31}$")), "what the limits count; `concurrency` and `adaptive` count requests").or("requests").like("tokens"),
     Key::new("cost", Kind::Any(&[COUNT, Kind::Map(&COST)]), "how much a request takes, or the attribute that says so; multiplied by the request's own cost").or("1").like(r#"{"attribute": "bytes"}"#),
     Key::new("mode", Kind::Words(const { &words(&MODES) }), "`shadow` only counts what it would have decided").or("enforce").like("shadow"),
@@ -80,6 +86,14 @@ pub(super) static RULE: [Key; 28] = [
     Key::new("expires_at", TIME, "when it ends, with a time zone").like("2027-01-01T00:00:00Z"),
     ALGORITHM, ANCHOR, SLOTS, STRICT, SHAPE, MAX_DELAY, LEASE_TTL,
     Key::new("adaptive", Kind::Named("Adaptive", &Kind::Map(&ADAPTIVE)), "between which bounds the limit follows the load").like(r#"{"min": "10/second", "max": "500/second"}"#).needs(&read_adaptive::ALGORITHMS),
+];
+
+/// The long form of `candidate`: what it replaces of its rule.
+#[rustfmt::skip]
+pub(super) static CANDIDATE: [Key; 10] = [
+    Key::new("limit", LIMIT, "what is allowed").filled().like("50/minute"),
+    TIERS, OVERRIDES,
+    ALGORITHM, ANCHOR, SLOTS, STRICT, SHAPE, MAX_DELAY, LEASE_TTL,
 ];
 
 /// `denied`, in a rule and in the settings of the server.
@@ -184,8 +198,9 @@ pub(super) static OWN: [Key; 10] = [
 
 /// Whether a key with this name, in any map, may have a value for which this holds.
 pub(super) fn any_may_be(name: &str, is: fn(&Kind) -> bool) -> bool {
-    let tables: [&[Key]; 9] = [
+    let tables: [&[Key]; 10] = [
         &RULE,
+        &CANDIDATE,
         &DENIED,
         &RATE,
         &COST,

@@ -11,6 +11,7 @@ use super::keys::{COST, MATCH, RULE};
 use super::read::id_of;
 use super::read_adaptive::{self, Bounds};
 use super::read_budget::Budget;
+use super::read_candidate::{ReadCandidate, read_rollout};
 use super::read_limit::{self, Counting};
 use super::read_override::{networks_of, override_key};
 use super::read_time::Validity;
@@ -106,6 +107,8 @@ pub(super) fn rule(
         fields.take("expires_at"),
         problems,
     );
+    let candidate = ReadCandidate::read(&fields, (node, index), settings, problems);
+    let rollout = read_rollout(fields.take("rollout"), (per.as_deref(), mode), problems);
     if problems.error_count() > before {
         return None;
     }
@@ -125,6 +128,8 @@ pub(super) fn rule(
         tiers,
         has_hashed_overrides: overrides.keys().any(|key| hashed::is_hash(key)),
         overrides,
+        candidate: candidate.rule.clone(),
+        rollout,
         algorithm: counting.algorithm,
         max_delay: counting.max_delay,
         unit: budget.unit,
@@ -149,6 +154,7 @@ pub(super) fn rule(
         spot: &spot,
     };
     reader.warn(settings, problems);
+    candidate.warn(&rule, &spot, problems);
     Some(rule)
 }
 

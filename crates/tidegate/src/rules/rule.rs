@@ -1,5 +1,7 @@
 //! A rule: when a limit applies, and to which key. Already validated.
 
+use std::sync::Arc;
+
 use tidegate_core::{Algorithm, CostUnit, Limit, Micros, Scope, Timestamp, Window};
 
 use super::condition::Condition;
@@ -8,6 +10,7 @@ use super::descriptors::Descriptor;
 use super::grant::{Grant, GrantIndexes};
 use super::matching::{HEADER, Match};
 use super::networks::Networks;
+use super::rollout::Rollout;
 use crate::adaptive::AdaptiveBounds;
 use crate::attributes::Attributes;
 use crate::internal::document::Problems;
@@ -30,6 +33,10 @@ pub struct Rule {
     pub(super) has_hashed_overrides: bool,
     /// The overrides for networks that cover several keys.
     pub(super) override_networks: Option<Box<Networks<usize>>>,
+    /// What is tried in place of the grants.
+    pub(super) candidate: Option<Arc<Rule>>,
+    pub(super) is_candidate: bool,
+    pub(super) rollout: Option<Rollout>,
     pub(super) algorithm: Option<Algorithm>,
     pub(super) max_delay: Option<Micros>,
     /// What its limits count.
@@ -181,17 +188,23 @@ impl Rule {
         &self.grants
     }
 
-    /// Whether it is a concurrency limit whose permits are shared by clients: one of them could hold all.
+    /// Whether it is a concurrency limit whose permits are shared by clients, or may become one by its candidate: one of
+    /// them could hold all.
     pub(crate) fn has_shared_permits(&self) -> bool {
+        let candidate = self.candidate.as_ref().filter(|_| self.rollout.is_some());
+        if candidate.is_some_and(|candidate| candidate.has_shared_permits()) {
+            return true;
+        }
         let mut limits = self.grants.iter().flat_map(Grant::limits);
         self.mode == Mode::Enforce
             && (self.per.is_empty() || self.missing == Missing::Share)
             && limits.any(Limit::is_concurrency)
     }
 
-    /// Whether the attribute `tier` chooses the grant.
+    /// Whether the attribute `tier` chooses the grant, or that of its candidate.
     pub(crate) fn has_tiers(&self) -> bool {
-        !self.tiers.is_empty()
+        let candidate = self.candidate.as_ref();
+        !self.tiers.is_empty() || candidate.is_some_and(|candidate| candidate.has_tiers())
     }
 
     /// The name of its limits in answers to descriptors: the rule's id. A descriptor rule has a name only if the file
@@ -275,6 +288,9 @@ impl Rule {
             overrides: GrantIndexes::default(),
             has_hashed_overrides: false,
             override_networks: None,
+            candidate: None,
+            is_candidate: false,
+            rollout: None,
             algorithm: None,
             max_delay: None,
             unit: CostUnit::REQUESTS,

@@ -7,7 +7,7 @@ use tidegate_core::{Algorithm, Timestamp};
 use super::RuleSet;
 use super::explain::limits_text;
 use super::grant::{Grant, GrantIndexes};
-use super::keys::any_may_be;
+use super::keys::{CANDIDATE, any_may_be};
 use super::matching::Match;
 use super::read_adaptive::default_burst;
 use super::read_budget::UNSETTLED;
@@ -15,7 +15,7 @@ use super::read_limit::ANCHORS;
 use super::read_rule::{MISSING, MODES, ON_STORE_FAILURE, SYNCS};
 use super::rule::{Cost, Rule};
 use crate::adaptive::{Adaptive, AdaptiveBounds};
-use crate::internal::document::{Entry, Kind, Node, ScalarKind, Value as Written};
+use crate::internal::document::{self, Entry, Kind, Node, ScalarKind, Value as Written};
 use crate::value::text_of_form;
 
 impl RuleSet {
@@ -78,6 +78,11 @@ impl Rule {
         put("adaptive", self.adaptive().map_or(Value::Null, adaptive));
         put("tiers", self.named(&self.tiers));
         put("overrides", self.named(&self.overrides));
+        put("candidate", self.candidate_json());
+        put(
+            "rollout",
+            json!(self.rollout.map(|share| share.to_string())),
+        );
         if !self.unit.is_requests() {
             put("unit", json!(self.unit.as_str()));
         }
@@ -102,6 +107,38 @@ impl Rule {
         put("starts_at", json!(self.starts_at.map(write_time)));
         put("expires_at", json!(self.expires_at.map(write_time)));
         Value::Object(map)
+    }
+
+    /// What its candidate changes: the limit alone, or a map.
+    fn candidate_json(&self) -> Value {
+        let Some(candidate) = &self.candidate else {
+            return Value::Null;
+        };
+        let own = Self {
+            candidate: None,
+            ..self.clone()
+        };
+        let (own, mut tried) = (own.to_json(), candidate.to_json());
+        let algorithm = tried["algorithm"].as_str().unwrap_or("token_bucket");
+        let mut changed = Map::new();
+        for row in &CANDIDATE {
+            let is_of_algorithm = row.needs.is_empty() || row.needs.contains(&algorithm);
+            let value = match &tried[row.name] {
+                // It takes away what its rule has.
+                Value::Null if is_of_algorithm && !own[row.name].is_null() => match row.default {
+                    "" => json!({}),
+                    default => json!(document::value(default)),
+                },
+                value => value.clone(),
+            };
+            if value != own[row.name] {
+                changed.insert(row.name.to_owned(), value);
+            }
+        }
+        if changed.keys().any(|key| key != "limit") {
+            return Value::Object(changed);
+        }
+        tried["limit"].take()
     }
 
     /// Tiers or overrides, in the order in which they were written.

@@ -73,6 +73,7 @@ fn every_mistake_is_reported_once() {
             "merge_key_and_defaults"
             | "algorithm_and_limit_wrong"
             | "anchor_and_limit_wrong"
+            | "candidate_and_limit_wrong"
             | "limit_map_window_and_burst_wrong"
             | "override_limit_bad"
             | "ratelimit_and_rules"

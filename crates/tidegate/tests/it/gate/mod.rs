@@ -5,6 +5,7 @@
 mod adaptive;
 mod adaptive_rate;
 mod bringing;
+mod candidates;
 mod charging;
 mod credentials;
 mod estimates;
