@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod candidate;
 mod counts;
 mod coverage;
 mod distinct;
@@ -41,6 +42,7 @@ mod traces_tests;
 mod tracker;
 mod windows;
 
+pub use candidate::{candidate_of_rule, rule_of_candidate};
 pub use counts::OutcomeCounts;
 pub use coverage::Coverage;
 pub use distinct_sketch::DistinctSketch;

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU32;
 use parking_lot::Mutex;
 
 use crate::budget::MemoryBudget;
+use crate::candidate::rule_of_candidate;
 use crate::counts::OutcomeCounts;
 use crate::coverage::Coverage;
 use crate::evidence::{RENEWALS_EACH_SECOND, SAMPLES_EACH_SECOND, ShowRequests};
@@ -120,11 +121,12 @@ impl LiveActivity {
         state.rules.get(id).map(|known| Arc::clone(&known.rule))
     }
 
-    /// The activity of all rules that are known.
+    /// The activity of all rules that are known, without that of candidates.
     pub fn rules(&self) -> Vec<Arc<RuleActivity>> {
         let state = self.state.lock();
-        let rules = state.rules.values();
-        rules.map(|known| Arc::clone(&known.rule)).collect()
+        let rules = state.rules.values().map(|known| &known.rule);
+        let rules = rules.filter(|rule| rule_of_candidate(rule.id()).is_none());
+        rules.map(Arc::clone).collect()
     }
 
     /// Reads the counters of all rules in force, and sums up the keys of a period that is over. Call it once a second,
@@ -161,7 +163,7 @@ impl LiveActivity {
             let new = series.read(&counters);
             if known.rule.own_keys().is_some() {
                 series.add(at, &new, budget);
-            } else {
+            } else if rule_of_candidate(id).is_none() {
                 shared = shared.plus(&new);
             }
             drop(series);
@@ -211,7 +213,9 @@ impl LiveActivity {
                 points,
             })
         };
-        let has_no_room = |known: &&KnownRule| known.rule.own_keys().is_none();
+        let has_no_room = |known: &&KnownRule| {
+            known.rule.own_keys().is_none() && rule_of_candidate(known.rule.id()).is_none()
+        };
         ActivitySeries {
             total: state.total.points(span),
             rules: state.rules.values().filter_map(rule).collect(),

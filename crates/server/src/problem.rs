@@ -200,6 +200,7 @@ impl From<ChangeError> for HttpProblem {
                 StatusCode::PRECONDITION_FAILED
             }
             ChangeError::NoSuchRule(_) => StatusCode::NOT_FOUND,
+            ChangeError::NothingToPromote(_) => StatusCode::UNPROCESSABLE_ENTITY,
             ChangeError::Version(error) => status_of(error),
             ChangeError::Invalid(problems) => return Self::invalid_rules(problems),
             ChangeError::NotKept(error) => not_kept(error),

@@ -1,7 +1,7 @@
 //! Writes the activity answers of the API as JSON. Written by hand: an answer may have a million numbers.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use tidegate::rules::RuleSet;
 use tidegate_activity::{
     ActivitySeries, KeyName, KeySort, KeyWindow, OutcomeCounts, RuleSeries, SeriesSpan, TopKey,
-    TopKeys,
+    TopKeys, candidate_of_rule, rule_of_candidate,
 };
 
 use super::ServerActivity;
@@ -31,6 +31,8 @@ pub(crate) struct ActivityQuestion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeysQuestion {
     pub(crate) sort: KeySort,
+    /// Whether it is about what the candidate denies.
+    pub(crate) is_candidate: bool,
     pub(crate) window: KeyWindow,
     /// Whether only this instance is asked.
     pub(crate) is_own: bool,
@@ -128,6 +130,7 @@ pub(crate) fn activity_json(
 ) -> String {
     let span = SeriesSpan::ending(parts.now, question.window);
     let mut series = parts.series(&span);
+    let tried = take_candidates(&mut series);
     let left_out = keep_busiest(&mut series, question.rules);
     let mut out = String::with_capacity(256 + 16 * (series.rules.len() + 1) * series.total.len());
     let _ = write!(
@@ -136,18 +139,22 @@ pub(crate) fn activity_json(
         span.from, span.step
     );
     write_points(&mut out, &series.total);
+    write_candidate_denied(&mut out, tried.values(), series.total.len());
     out.push_str(r#"},"rules":["#);
     for (index, rule) in series.rules.iter().enumerate() {
         let comma = if index > 0 { "," } else { "" };
         let (id, unit) = (json!(&*rule.rule), parts.unit(&rule.rule));
         let _ = write!(out, r#"{comma}{{"rule":{id},"unit":{unit},"#);
         write_points(&mut out, &rule.points);
+        let of_rule = tried.get(&*rule.rule).into_iter();
+        write_candidate_denied(&mut out, of_rule, rule.points.len());
         out.push('}');
     }
     let _ = write!(out, r#"],"rules_left_out":{left_out}"#);
     if !series.shared.is_empty() {
         let _ = write!(out, r#","shared":{{"rules":{},"#, series.without_room);
         write_points(&mut out, &series.shared);
+        write_candidate_denied(&mut out, std::iter::empty(), series.shared.len());
         out.push('}');
     }
     let changes = changes.iter().filter(|(at, _)| *at >= span.from);
@@ -158,6 +165,44 @@ pub(crate) fn activity_json(
         r#","gaps":{gaps},"changes":{changes},"instances":{instances}}}"#
     );
     out
+}
+
+/// The counts of candidates, by rule, taken out of those of rules. A rule that has no counts of its own gets zeros.
+fn take_candidates(series: &mut ActivitySeries) -> BTreeMap<String, Vec<OutcomeCounts>> {
+    let mut tried = BTreeMap::new();
+    series
+        .rules
+        .retain_mut(|one| match rule_of_candidate(&one.rule) {
+            Some(rule) => {
+                tried.insert(rule.to_owned(), std::mem::take(&mut one.points));
+                false
+            }
+            None => true,
+        });
+    for (rule, points) in &tried {
+        if !series.rules.iter().any(|one| *one.rule == **rule) {
+            series.rules.push(RuleSeries {
+                rule: rule.as_str().into(),
+                points: vec![OutcomeCounts::default(); points.len()],
+            });
+        }
+    }
+    tried
+}
+
+/// `,"candidate_denied":[0,1]`: the sum of these candidates.
+fn write_candidate_denied<'p>(
+    out: &mut String,
+    tried: impl Iterator<Item = &'p Vec<OutcomeCounts>>,
+    steps: usize,
+) {
+    let mut sums = vec![0_u64; steps];
+    for points in tried {
+        for (sum, point) in sums.iter_mut().zip(points) {
+            *sum = sum.saturating_add(point.denied);
+        }
+    }
+    let _ = write!(out, r#","candidate_denied":{}"#, json!(sums));
 }
 
 /// Sorts rules by denials, then by requests, and keeps the first. Returns how many are left out.
@@ -205,17 +250,37 @@ const OWN_KEYS: usize = 100;
 /// The keys of a rule with the largest counts.
 pub(crate) fn keys_json(parts: &AnswerParts<'_>, rule: &str, question: &KeysQuestion) -> String {
     let (sort, window) = (question.sort, question.window);
-    let top = parts.top_keys(rule, sort, window, question.keys);
+    let candidate = question.is_candidate.then(|| candidate_of_rule(rule));
+    let counted = candidate.as_deref().unwrap_or(rule);
+    let top = parts.top_keys(counted, sort, window, question.keys);
+    // Of the limit itself, as far as they are among those with the largest counts.
+    let own = candidate.as_ref().map(|_| {
+        [KeySort::Denied, KeySort::Used].map(|sort| parts.top_keys(rule, sort, window, OWN_KEYS))
+    });
+    let own_of = |name: &KeyName| {
+        let lists = own.iter().flatten();
+        let found = lists
+            .flat_map(|list| &list.keys)
+            .find(|key| key.name == *name);
+        found.map_or((0, 0), |key| (key.denied, key.used))
+    };
     let key = |key: &TopKey| {
-        json!({
+        let mut written = json!({
             "key": shown(&key.name),
             "denied": key.denied,
             "used": key.used,
             "lower": key.lower,
             "upper": key.upper,
             "last_seen": key.seen,
-            "last": newest_decision(parts, rule, key),
-        })
+            "last": newest_decision(parts, counted, key),
+        });
+        if question.is_candidate {
+            let (denied, used) = own_of(&key.name);
+            written["candidate_denied"] = json!(key.denied);
+            written["denied"] = json!(denied);
+            written["used"] = json!(used);
+        }
+        written
     };
     let body = json!({
         "keys": top.keys.iter().map(key).collect::<Vec<_>>(),

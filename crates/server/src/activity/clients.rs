@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use tidegate::rules::ValueDigest;
 use tidegate_activity::{
     DeniedRequest, KeyName, KeyPart, KeySort, KeyWindow, LastDecision, ShowRequests as _, TopKey,
+    rule_of_candidate,
 };
 
 use super::answer::{AnswerParts, shown};
@@ -208,7 +209,8 @@ pub(crate) fn clients_json(parts: &AnswerParts<'_>, question: &ClientsQuestion) 
     let own = parts.activity.live.rules();
     let mut ids: Vec<Arc<str>> = own.iter().map(|rule| Arc::clone(rule.id())).collect();
     let others = parts.others.iter().flat_map(|other| &other.part.rules);
-    ids.extend(others.map(|rule| Arc::clone(&rule.rule)));
+    let others = others.map(|rule| Arc::clone(&rule.rule));
+    ids.extend(others.filter(|rule| rule_of_candidate(rule).is_none()));
     ids.sort_unstable();
     ids.dedup();
     let mut found: Vec<(Arc<str>, TopKey)> = Vec::new();

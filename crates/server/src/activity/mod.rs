@@ -21,12 +21,14 @@ pub(crate) use others::OtherInstance;
 use std::sync::{Arc, OnceLock};
 
 use tidegate::gate::{
-    Charged, ObservedRule, RuleInForce, RuleWatch, RulesInForce, SettledUse, UseCounter,
+    Charged, ObservedCandidate, ObservedRule, RuleInForce, RuleWatch, RulesInForce, SettledUse,
+    UseCounter,
 };
 use tidegate::rules::{FrontEnd, Rule, RuleSettings, ValueDigest, Verdict};
 use tidegate::{Clock as _, SystemClock};
 use tidegate_activity::{
     ActivitySettings, LiveActivity, OutcomeCounts, RuleActivity, SeenClient as _, SeenRequest,
+    candidate_of_rule,
 };
 
 use crate::config::{ActivityMode, Config};
@@ -152,8 +154,13 @@ impl ServerActivity {
     /// Reads the counters of the rules in force.
     pub(crate) fn sample(&self, rules: &RulesInForce) {
         let rules: Vec<RuleInForce<'_>> = rules.iter().collect();
+        let tried = rules.iter().filter(|rule| rule.candidate().is_some());
+        let tried: Vec<(String, OutcomeCounts)> = tried
+            .map(|rule| (candidate_of_rule(rule.id()), counts_of_candidate(rule)))
+            .collect();
+        let tried = tried.iter().map(|(name, counts)| (name.as_str(), *counts));
         let counts = rules.iter().map(|rule| (rule.id(), counts_of(rule)));
-        self.live.sample(now(), counts);
+        self.live.sample(now(), counts.chain(tried));
     }
 }
 
@@ -163,6 +170,8 @@ pub(crate) struct WatchedRule {
     id: String,
     /// Made for the first request, because rules share the memory for it.
     keys: OnceLock<Arc<RuleActivity>>,
+    /// Those that its candidate denies.
+    tried: OnceLock<Arc<RuleActivity>>,
     grants: GrantTexts,
 }
 
@@ -172,6 +181,7 @@ impl WatchedRule {
             activity: Arc::clone(activity),
             id: rule.id().to_owned(),
             keys: OnceLock::new(),
+            tried: OnceLock::new(),
             grants: GrantTexts::default(),
         }
     }
@@ -190,6 +200,7 @@ impl RuleWatch for WatchedRule {
             activity: &self.activity,
             rule,
             grants: &self.grants,
+            is_compared: false,
         };
         if rule.verdict().is_denied() {
             match rule.key() {
@@ -210,6 +221,7 @@ impl RuleWatch for WatchedRule {
             activity: &self.activity,
             rule,
             grants: &self.grants,
+            is_compared: false,
         };
         let (request, is_shadow) = (decision.request(), rule.is_shadow());
         let activity = Arc::clone(&self.activity);
@@ -224,6 +236,20 @@ impl RuleWatch for WatchedRule {
             };
             keys.used(&key, settled.charged, &client);
         }))
+    }
+
+    fn tried(&self, candidate: &ObservedCandidate<'_, '_>) {
+        let Some(key) = candidate.key().filter(|_| candidate.is_denied()) else {
+            return;
+        };
+        let name = || self.activity.live.rule(&candidate_of_rule(&self.id));
+        let client = SeenDecision {
+            activity: &self.activity,
+            rule: &candidate.as_rule(),
+            grants: &self.grants,
+            is_compared: true,
+        };
+        self.tried.get_or_init(name).denied(&key, &client);
     }
 }
 
@@ -246,6 +272,20 @@ fn counts_of(rule: &RuleInForce<'_>) -> OutcomeCounts {
         delayed: counts.delayed(),
         degraded: counts.degraded().iter().sum(),
         cost: counts.admitted(),
+    }
+}
+
+/// What was counted of the candidate of a rule.
+fn counts_of_candidate(rule: &RuleInForce<'_>) -> OutcomeCounts {
+    let counts = rule.counts();
+    let sum = |verdict| {
+        let counts = FrontEnd::ALL.map(|front_end| counts.decisions(front_end, verdict));
+        counts.iter().sum::<u64>()
+    };
+    OutcomeCounts {
+        allowed: sum(Verdict::CandidateAllowed),
+        denied: sum(Verdict::CandidateDenied),
+        ..OutcomeCounts::default()
     }
 }
 

@@ -10,7 +10,7 @@ use tidegate::rules::Grant;
 use tidegate::{Micros, Reason, Retry, Timestamp};
 use tidegate_activity::{
     DeniedRequest, KeptAttribute, KeyName, KeyPart, LastDecision, RequestTexts, SeenClient,
-    SeenRequest, ShowRequests,
+    SeenRequest, ShowRequests, rule_of_candidate,
 };
 
 use super::ServerActivity;
@@ -35,6 +35,8 @@ pub(super) struct SeenDecision<'s, 'o, 'b> {
     pub(super) rule: &'s ObservedRule<'o, 'b>,
     /// Those of the rule.
     pub(super) grants: &'s GrantTexts,
+    /// Whether it is what the candidate said, which is no sample of a denial.
+    pub(super) is_compared: bool,
 }
 
 /// The texts of a rule's grants that were last needed: many clients have the same.
@@ -104,7 +106,7 @@ impl SeenClient for SeenDecision<'_, '_, '_> {
     }
 
     fn is_shadow(&self) -> bool {
-        self.rule.is_shadow()
+        self.is_compared || self.rule.is_shadow()
     }
 }
 
@@ -163,6 +165,7 @@ impl ServerActivity {
 impl ShowRequests for ServerActivity {
     fn decision(&self, rule: &str, request: &SeenRequest) -> LastDecision {
         let attributes = request.texts.attributes();
+        let rule = rule_of_candidate(rule).unwrap_or(rule);
         LastDecision {
             at: request.at,
             is_allowed: request.is_allowed,

@@ -175,10 +175,16 @@ pub(super) fn activity_question(parts: &Parts) -> Result<ActivityQuestion, HttpP
 
 fn keys_question(parts: &Parts) -> Result<KeysQuestion, HttpProblem> {
     let [sort, window, scope, limit] = parameters(parts, ["sort", "window", "scope", "limit"])?;
-    let sorts = [("denied", KeySort::Denied), ("used", KeySort::Used)];
+    let sorts = [
+        ("denied", (KeySort::Denied, false)),
+        ("used", (KeySort::Used, false)),
+        ("candidate_denied", (KeySort::Denied, true)),
+    ];
+    let (sort, is_candidate) = one_of("sort", sort.as_deref(), sorts)?;
     let windows = [("1m", KeyWindow::Minute), ("1h", KeyWindow::Hour)];
     Ok(KeysQuestion {
-        sort: one_of("sort", sort.as_deref(), sorts)?,
+        sort,
+        is_candidate,
         window: one_of("window", window.as_deref(), windows)?,
         is_own: is_own(scope.as_deref())?,
         keys: limit_of(limit.as_deref(), 20, 100)?,

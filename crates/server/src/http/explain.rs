@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value, json};
-use tidegate::gate::{ExplainedRule, ExplainedTier, Explanation};
+use tidegate::gate::{ExplainedGrant, ExplainedRule, ExplainedTier, Explanation};
 use tidegate::headers::HeaderSettings;
+use tidegate::rules::Rule;
 use tidegate::{Attributes, CostUnit, Costs};
 
 use super::asked::{AskedCall, ClientCall, unanswered};
@@ -214,10 +215,7 @@ fn write_rule(out: &mut Vec<u8>, explanation: &Explanation, explained: &Explaine
             "actual": failed.actual.as_deref().map(cut),
         })
     });
-    let grant = explained
-        .grant
-        .as_ref()
-        .map(|grant| json!({"from": grant.source.name(), "value": cut(&grant.text)}));
+    let grant = explained.grant.as_ref().map(grant_json);
     let key = explained.key.as_ref().map(|key| {
         let values = key
             .iter()
@@ -245,12 +243,38 @@ fn write_rule(out: &mut Vec<u8>, explanation: &Explanation, explained: &Explaine
         Some(ExplainedTier::Known(tier)) => write!(out, r#""tier":{},"#, json!(cut(tier))),
         None | Some(_) => Ok(()),
     };
+    write_limits(out, explanation, &explained.rule);
+    out.extend_from_slice(br#","candidate":"#);
+    match &explained.candidate {
+        Some(candidate) => {
+            let _ = write!(
+                out,
+                r#"{{"grant":{},"decides":{},"#,
+                grant_json(&candidate.grant),
+                candidate.decides,
+            );
+            write_limits(out, explanation, &candidate.rule);
+            out.push(b'}');
+        }
+        None => out.extend_from_slice(b"null"),
+    }
+    let rollout = explained.rollout;
+    let rollout = rollout.map(|(share, is_in)| json!({"percent": share.percent(), "in": is_in}));
+    let _ = write!(out, r#","rollout":{}}}"#, json!(rollout));
+}
+
+fn grant_json(grant: &ExplainedGrant) -> Value {
+    json!({"from": grant.source.name(), "value": cut(&grant.text)})
+}
+
+/// The member `limits` of a rule, or of its candidate.
+fn write_limits(out: &mut Vec<u8>, explanation: &Explanation, rule: &Rule) {
     out.extend_from_slice(br#""limits":["#);
-    for (index, limit) in explanation.limits_of(&explained.rule).enumerate() {
+    for (index, limit) in explanation.limits_of(rule).enumerate() {
         if index > 0 {
             out.push(b',');
         }
         answer::write_explained_limit(out, &limit);
     }
-    out.extend_from_slice(b"]}");
+    out.push(b']');
 }

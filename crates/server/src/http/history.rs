@@ -84,7 +84,7 @@ async fn rules_of(admin: &Admin, version: u64) -> Result<Arc<Value>, HttpProblem
 
 /// The differences between two lists of rules, if they are not too large. Called in a [turn](crate::turns::Turns), in
 /// which the lists were read too.
-async fn compared(
+pub(super) async fn compared(
     [from, to]: [u64; 2],
     before: Arc<Value>,
     after: Arc<Value>,
@@ -157,6 +157,6 @@ pub(super) async fn roll_back(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     compared.ok_or(ChangeError::Interrupted)?
 }
 
-fn reply(body: &Value) -> ApiReply {
+pub(super) fn reply(body: &Value) -> ApiReply {
     json(StatusCode::OK, body.to_string().into_bytes())
 }

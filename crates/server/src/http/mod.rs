@@ -20,6 +20,7 @@ mod openapi;
 mod original;
 mod overrides;
 mod probes;
+mod promote;
 mod query;
 mod raw_request;
 mod reservations;

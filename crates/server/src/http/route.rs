@@ -15,7 +15,7 @@ use super::body::{self, LARGE, SMALL, TINY, UNREAD};
 use super::call::ApiCall;
 use super::{
     activity, activity_stream, check, console, counters, explain, feedback, history, overrides,
-    probes, reservations, rules, status, validate,
+    probes, promote, reservations, rules, status, validate,
 };
 use crate::access::CallScope::{AnyToken, Check, Feedback, Open, Probe, Read, Write};
 use crate::access::{Access, CallScope, Caller};
@@ -57,7 +57,7 @@ const CHECK: ApiRoute = route("POST", "/v1/check", Check, body::CHECK, ApiHandle
 
 /// All calls. The first path that matches counts, so a path without `{…}` is above those that match it too.
 #[rustfmt::skip]
-pub(super) static ROUTES: [ApiRoute; 45] = [
+pub(super) static ROUTES: [ApiRoute; 46] = [
     CHECK,
     route(ANY,      "/v1/authorize",                        Open,     TINY,   ApiHandler::Authorize),
     route("POST",   "/v1/check/batch",                      Check,    SMALL,  Boxed(|call| whole(check::batch(call)))),
@@ -81,6 +81,7 @@ pub(super) static ROUTES: [ApiRoute; 45] = [
     route("DELETE", "/v1/rules/{id}",                       Write,    UNREAD, Boxed(|call| whole(rules::delete(call)))),
     route("GET",    "/v1/rules/{id}/keys",                  Read,     UNREAD, Boxed(|call| whole(activity::keys(call)))),
     route("GET",    "/v1/rules/history/{version}",          Read,     UNREAD, Boxed(|call| whole(history::version(call)))),
+    route("POST",   "/v1/rules/{id}/promote",               Write,    TINY,   Boxed(|call| whole(promote::promote(call)))),
     route("POST",   "/v1/rules/{id}/validate",              Read,     SMALL,  Boxed(|call| whole(validate::validate(call)))),
     route("GET",    "/v1/rules/{id}/overrides",             Read,     UNREAD, Boxed(|call| now(overrides::list_of_rule(&call)))),
     route("POST",   "/v1/rules/{id}/overrides",             Write,    SMALL,  Boxed(|call| whole(overrides::put(call)))),

@@ -69,7 +69,7 @@ pub(super) fn get(call: &ApiCall) -> Result<ApiReply, HttpProblem> {
     Ok(unless_known(&call.parts.headers, reply))
 }
 
-fn one(status: StatusCode, rule: &Rule) -> ApiReply {
+pub(super) fn one(status: StatusCode, rule: &Rule) -> ApiReply {
     let reply = json(status, answered(rule).to_string());
     with_header(reply, ETAG, &etag_of(rule))
 }

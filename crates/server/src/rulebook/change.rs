@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use serde_json::Value;
 use tidegate::Gate;
 use tidegate::document::Problems;
-use tidegate::rules::{Rule, RuleSet};
+use tidegate::rules::{Rule, RuleSet, RuleSettings};
 
 use super::kept::VersionError;
 use super::{Origin, RuleBook, etag, etag_of, now, read_list};
@@ -27,6 +27,8 @@ pub enum RuleChange {
     Delete(String),
     /// Replaces all rules with those of an earlier version.
     RollBack(u64),
+    /// Takes the rule with this id to its [next step](Rule::promoted).
+    Promote(String),
 }
 
 impl RuleChange {
@@ -87,6 +89,11 @@ pub enum ChangeError {
     /// The version to return to cannot be read.
     #[error(transparent)]
     Version(#[from] VersionError),
+    /// The rule has no next step.
+    #[error(
+        "there is nothing to promote in rule `{0}`: it has no `candidate`, no `rollout` and no `mode: shadow`"
+    )]
+    NothingToPromote(String),
     /// The rule already exists.
     #[error("there is a rule `{0}` already; change it with PUT, or choose another id")]
     Duplicate(String),
@@ -247,9 +254,18 @@ impl RuleBook {
                 rules = set.iter().map(Arc::clone).collect();
                 because = Some(format!("rolled back to version {version}"));
             }
+            RuleChange::Promote(id) => {
+                let at = position(id).ok_or_else(|| ChangeError::NoSuchRule(id.clone()))?;
+                let nothing = || ChangeError::NothingToPromote(id.clone());
+                let promoted = rules[at].promoted().ok_or_else(nothing)?;
+                rules[at] = Arc::new(read_one(&promoted, &self.settings)?);
+            }
         }
         let rules = RuleSet::from_rules(rules).map_err(ChangeError::Invalid)?;
-        let mut changes = between(current, &rules);
+        let mut changes = match change {
+            RuleChange::Promote(id) => vec![format!("promoted {id}")],
+            _ => between(current, &rules),
+        };
         changes.splice(0..0, because);
         Ok(PlannedChange {
             rules,
@@ -257,6 +273,14 @@ impl RuleBook {
             changes,
         })
     }
+}
+
+/// Reads one rule.
+fn read_one(rule: &Value, settings: &RuleSettings) -> Result<Rule, ChangeError> {
+    let rules = Value::Array(vec![rule.clone()]);
+    let set = read_list(&rules, settings).map_err(ChangeError::Invalid)?;
+    let rule = set.iter().next().map(|rule| Rule::clone(rule));
+    rule.ok_or_else(|| ChangeError::Unreadable("the rule was not read".to_owned()))
 }
 
 /// A version of the rules that is made now.
@@ -304,7 +328,7 @@ impl Expected {
         let id = match change {
             RuleChange::ReplaceAll(_) | RuleChange::RollBack(_) => None,
             RuleChange::Create(rule) | RuleChange::Put(rule) => Some(rule.id()),
-            RuleChange::Delete(id) => Some(id.as_str()),
+            RuleChange::Delete(id) | RuleChange::Promote(id) => Some(id.as_str()),
         };
         let name = id.map_or_else(
             || "the set of rules".to_owned(),

@@ -105,6 +105,12 @@ impl DecisionObserver {
                 }
                 watch(&rule, activity.is_some());
             }
+            for candidate in part.candidates() {
+                candidate.count();
+                if activity.is_some() {
+                    candidate.watch();
+                }
+            }
             if let Some(at) = attributes.time() {
                 let at = at.as_micros();
                 self.latest_time.fetch_max(at, Ordering::Relaxed);

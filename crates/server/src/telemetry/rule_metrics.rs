@@ -3,9 +3,11 @@
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Registry;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+use std::sync::atomic::AtomicU64;
 use tidegate::gate::{ReservationEnd, RuleInForce, RulesInForce};
-use tidegate::rules::{BudgetKind, FrontEnd, Mode, Rule, Verdict};
+use tidegate::rules::{BudgetKind, CandidateChange, FrontEnd, Mode, Rule, Verdict};
 use tidegate::{Gate, Reason, Store};
 
 use super::metrics::gauge;
@@ -25,6 +27,8 @@ struct Families {
     unread_costs: Family<Labels<1>, Counter>,
     budget_units: Family<Labels<2>, Counter>,
     warned: Family<Labels<1>, Counter>,
+    candidate_changes: Family<Labels<2>, Counter>,
+    rollout: Family<Labels<1>, Gauge<f64, AtomicU64>>,
 }
 
 pub(crate) fn register(registry: &mut Registry, rules: &RulesInForce, front_ends: &[FrontEnd]) {
@@ -69,6 +73,17 @@ pub(crate) fn register(registry: &mut Registry, rules: &RulesInForce, front_ends
         "warned",
         "Charges and settlements that took a counter to `warn_at` of its limit",
         families.warned,
+    );
+    registry.register(
+        "candidate_changes",
+        "Requests that the candidate of a rule answered differently from its limit: newly denied, or newly allowed",
+        families.candidate_changes,
+    );
+    registry.register_with_unit(
+        "rollout",
+        "The share of keys that a rule's rollout has",
+        Unit::Ratios,
+        families.rollout,
     );
     registry.register("rules", "Rules in force", gauge(rules.len() as u64));
 }
@@ -115,6 +130,16 @@ impl Families {
             let warned = self.warned.get_or_create(&[id()]);
             warned.inc_by(counts.warned());
         }
+        for change in CandidateChange::ALL {
+            let count = counts.changes(change);
+            if count > 0 || (has_zeros && rule.candidate().is_some()) {
+                let labels = [id(), ("change", change.name().to_owned())];
+                self.candidate_changes.get_or_create(&labels).inc_by(count);
+            }
+        }
+        if let Some(rollout) = rule.rollout() {
+            self.rollout.get_or_create(&[id()]).set(rollout.ratio());
+        }
         for (family, count) in [
             (&self.condition_failures, counts.condition_failures()),
             (&self.unread_costs, counts.unread_costs()),
@@ -160,7 +185,14 @@ pub(crate) fn register_reservations(registry: &mut Registry, gate: &Gate) {
     );
 }
 
-/// Whether a rule in its mode can give this verdict.
+/// Whether a rule can give this verdict: by its mode, its candidate and its rollout.
 fn can_say(rule: &Rule, verdict: Verdict) -> bool {
-    verdict.is_shadow() == (rule.mode() == Mode::Shadow)
+    match verdict {
+        Verdict::CandidateAllowed | Verdict::CandidateDenied => rule.candidate().is_some(),
+        _ if verdict.is_shadow() => {
+            let is_rolled_out = rule.rollout().is_some() && rule.candidate().is_none();
+            rule.mode() == Mode::Shadow || is_rolled_out
+        }
+        _ => rule.mode() == Mode::Enforce,
+    }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use tidegate_core::Timestamp;
 
-use super::ObservedPart;
+use super::{ObservedPart, ObservedRule};
 use super::in_force::{InForce, RuleState};
 use super::rule_decision::{RuleDecision, RuleDecisions};
 use crate::rules::{CandidateChange, CounterKey, FrontEnd, Rule, RuleCounts, Verdict};
@@ -114,6 +114,11 @@ impl<'o, 'b> ObservedCandidate<'o, 'b> {
     /// The part of the request that it is about.
     pub fn part(&self) -> ObservedPart<'o, 'b> {
         self.part
+    }
+
+    /// What it said as a rule of its own.
+    pub fn as_rule(&self) -> ObservedRule<'o, 'b> {
+        ObservedRule::new(self.answer.decided, self.part)
     }
 
     /// Whether it denies the request, or would if it decided.

@@ -133,6 +133,10 @@ pub struct ObservedRule<'o, 'b> {
 }
 
 impl<'o, 'b> ObservedRule<'o, 'b> {
+    pub(super) fn new(decided: &'o RuleDecision, part: ObservedPart<'o, 'b>) -> Self {
+        Self { decided, part }
+    }
+
     /// The rule.
     pub fn rule(&self) -> &'o Rule {
         self.part.decision.in_force().at(self.decided.rule)

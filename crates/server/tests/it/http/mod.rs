@@ -3,6 +3,7 @@
 mod access;
 mod activity;
 mod bodies;
+mod candidates;
 mod checks;
 mod clients;
 mod console;

@@ -2,6 +2,7 @@
 
 mod activity;
 mod batches;
+mod candidates;
 mod clients;
 mod explain;
 mod history;
