@@ -17,7 +17,10 @@ Exit codes:
               `rules validate`: 1 when a file has errors
               `rules test`: 1 when a decision is not the expected one
               `import`: 1 when rules differ in meaning, or parts are left out
-              `rules get`, `rules delete`: 1 when there is no such rule
+              `rules get`, `rules delete`, `rules rollout`: 1 when there is no
+              such rule
+              `rules promote`: 1 when there is no such rule, or nothing to
+              promote
               `settle`, `cancel`: 1 when the reservation is gone, or was
               settled with another cost
               `status`: 1 when the server is not ready";

@@ -8,8 +8,8 @@ import { average, latest, sum } from './series.js';
 import { plainTable } from './table.js';
 import { unitName } from './unit.js';
 
-const LABELS = { cost: 'Used', allowed: 'Allowed', denied: 'Denied', shadow_denied: 'Shadow-denied', delayed: 'Delayed', degraded: 'Degraded' };
-const DASHES = { shadow_denied: [6, 3], delayed: [2, 3], degraded: [8, 3, 2, 3] };
+const LABELS = { cost: 'Used', allowed: 'Allowed', denied: 'Denied', shadow_denied: 'Shadow-denied', delayed: 'Delayed', degraded: 'Degraded', candidate_denied: 'Candidate: would have been denied' };
+const DASHES = { shadow_denied: [6, 3], delayed: [2, 3], degraded: [8, 3, 2, 3], candidate_denied: [4, 2, 1, 2] };
 
 // How many rows the table has; points are added up.
 const ROWS = 30;

@@ -1,6 +1,6 @@
 // Time series of one window, as the server sends them: whole, or the newest points to be appended.
 
-export const NAMES = ['allowed', 'denied', 'shadow_denied', 'delayed', 'degraded', 'cost'];
+export const NAMES = ['allowed', 'denied', 'shadow_denied', 'delayed', 'degraded', 'cost', 'candidate_denied'];
 
 export class ActivityWindow {
   /** A window of so many points. */

@@ -37,6 +37,7 @@ static EMBEDDED: [&[(&str, &[u8])]; 2] = [
         "app.js",
         "attributes.js",
         "buttons.js",
+        "candidate.js",
         "chart.js",
         "client-chart.js",
         "client-list.js",

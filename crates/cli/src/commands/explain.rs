@@ -231,11 +231,35 @@ fn one_rule(rule: &Value, now: Timestamp) -> String {
     if let Some(tiers) = get("tiers").as_object().filter(|tiers| !tiers.is_empty()) {
         line("tier", unknown_tier(tiers));
     }
-    for limit in list(rule, "limits") {
-        line("", numbers(limit, now));
-        if let Some(promise) = word(limit, "promise") {
-            line("", promise);
+    let mut limits_of = |one: &Value| {
+        for limit in list(one, "limits") {
+            line("", numbers(limit, now));
+            if let Some(promise) = word(limit, "promise") {
+                line("", promise);
+            }
         }
+    };
+    limits_of(rule);
+    let candidate = get("candidate");
+    if let Some(value) = candidate
+        .get("grant")
+        .and_then(|grant| word(grant, "value"))
+    {
+        let decides = if candidate.get("decides") == Some(&json!(true)) {
+            "decides, the limit only counts"
+        } else {
+            "only counts"
+        };
+        line("candidate", format!("{value}, {decides}"));
+        limits_of(candidate);
+    }
+    if let Some(percent) = get("rollout").get("percent").and_then(Value::as_f64) {
+        let is_in = get("rollout").get("in") == Some(&json!(true));
+        let word = if is_in { "in it" } else { "not in it" };
+        line(
+            "rollout",
+            format!("{percent}% of the keys; this one is {word}"),
+        );
     }
     text
 }
@@ -342,6 +366,15 @@ mod tests {
             json!({"rule": rule, "applies": true, "failed": null, "key": key, "limits": limits,
                 "grant": {"from": from, "value": "5/minute"}})
         };
+        let mut tried = applies(
+            "tried",
+            "limit",
+            json!({}),
+            json!([limit("tried", true, 4, true)]),
+        );
+        tried["candidate"] = json!({"grant": {"from": "limit", "value": "2/minute"}, "decides": true,
+            "limits": [limit("tried", false, 0, false)]});
+        tried["rollout"] = json!({"percent": 12.5, "in": true});
         let explained = json!({
             "decision": {"allowed": false, "rule": "per-key", "limit": 5, "remaining": 0,
                 "reset_time": 1_794_770_048, "retry_after": 12, "delay": 0, "degraded": false,
@@ -355,6 +388,7 @@ mod tests {
                 failed("per-user", "missing", "user_id", Value::Null),
                 applies("per-key", "override", json!({"api_key": "sk_l…0123456789ab"}), json!([limit("per-key", false, 0, false)])),
                 applies("all", "limit", json!({}), json!([limit("all", true, 4, true)])),
+                tried,
                 applies("paid", "temporary", json!({"api_key": "\u{1b}[31m"}), json!([])),
             ],
             "headers": {},

@@ -4,6 +4,7 @@ import { followActivity } from '../activity.js';
 import { stateBadge, windowChoice } from '../activity-state.js';
 import { get } from '../api.js';
 import { changeButton, rulesFile, whyRulesAreFixed } from '../buttons.js';
+import { trialPanel } from '../candidate.js';
 import { timeChart } from '../chart.js';
 import { badge, el, notice, panel, prose, put, visible } from '../dom.js';
 import { ago, brief, counted, percent } from '../format.js';
@@ -22,12 +23,16 @@ const EVERY = 5_000;
 export async function showRule(main, id) {
   const [rule] = await Promise.all([get(`rules/${encodeURIComponent(id)}`), readStatus()]);
   const state = stateBadge();
-  const outcome = timeChart('Requests by outcome', ['denied', 'shadow_denied', 'delayed', 'degraded', 'allowed'], { height: 190 });
+  const isTried = rule.candidate !== undefined && rule.candidate !== null;
+  const names = ['denied', 'shadow_denied', isTried && 'candidate_denied', 'delayed', 'degraded', 'allowed'].filter(Boolean);
+  const outcome = timeChart('Requests by outcome', names, { height: 190 });
   const used = countsRequests(rule) ? null : timeChart(`Use, in ${unitName(unitOf(rule))}`, ['cost'], { height: 130, saysMarks: false, unit: unitOf(rule) });
   const result = el('div');
   const choice = windowChoice((window) => { follower.choose(window); choice.show(window); });
   const text = el('div', {}, el('p', { class: 'empty' }, 'Loading…'));
   const grants = el('div');
+  let stop = () => {};
+  const trial = trialPanel(id, rule, async () => { stop(); stop = await showRule(main, id); });
   const edit = changeButton('Edit', () => go(['rules', id, 'edit']), { kind: 'first', why: whyRulesAreFixed });
 
   put(main,
@@ -40,7 +45,7 @@ export async function showRule(main, id) {
       rule.description && el('p', { class: 'quiet' }, rule.description),
       rulesFile() && notice('', 'Rules come from a file', el('span', {}, 'Read-only here. Change ', el('code', {}, rulesFile()), ' on the server; it is read again when it changes.')),
       el('div', { class: 'columns wide-narrow' },
-        el('div', { class: 'stack' }, panel('Activity', null, el('div', { class: 'stack' }, result, outcome.element, used?.element)), keysPanel(id, rule)),
+        el('div', { class: 'stack' }, panel('Activity', null, el('div', { class: 'stack' }, result, outcome.element, used?.element)), trial?.element, keysPanel(id, rule)),
         el('div', { class: 'stack' }, panel('Rule', null, budgetFacts(rule), grants, text), overrideList(id, rule)))));
 
   readRule(id, rule).then(({ yaml, promises }) => {
@@ -51,6 +56,7 @@ export async function showRule(main, id) {
   const follower = followActivity((series) => {
     outcome.show(series, id);
     used?.show(series, id);
+    trial?.show(series);
     const of = series.of(id);
     const [allowed, denied, shadow] = [sum(of.allowed), sum(of.denied), sum(of.shadow_denied)];
     const asked = rule.mode === 'shadow' ? allowed + denied + shadow : allowed + denied;
@@ -60,12 +66,14 @@ export async function showRule(main, id) {
       : el('p', { class: 'quiet small' }, `${brief(denied)} of ${brief(asked)} requests denied (${percent(denied, asked)}) in this window`));
   }, state.show);
   choice.show(follower.chosen());
-  return () => {
+  stop = () => {
     follower.stop();
     outcome.stop();
     used?.stop();
+    trial?.stop();
     main.querySelector('[data-stop]')?.dispatchEvent(new Event('stop'));
   };
+  return () => stop();
 }
 
 /** What the rule counts, when it warns, and what becomes of reservations that are not settled. */

@@ -4,7 +4,7 @@
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Registry;
 use std::sync::atomic::AtomicU64;
 use tidegate::gate::{ReservationEnd, RuleInForce, RulesInForce};
 use tidegate::rules::{BudgetKind, CandidateChange, FrontEnd, Mode, Rule, Verdict};
@@ -79,10 +79,9 @@ pub(crate) fn register(registry: &mut Registry, rules: &RulesInForce, front_ends
         "Requests that the candidate of a rule answered differently from its limit: newly denied, or newly allowed",
         families.candidate_changes,
     );
-    registry.register_with_unit(
-        "rollout",
+    registry.register(
+        "rollout_ratio",
         "The share of keys that a rule's rollout has",
-        Unit::Ratios,
         families.rollout,
     );
     registry.register("rules", "Rules in force", gauge(rules.len() as u64));

@@ -54,7 +54,7 @@ fn table(rules: &[Value]) -> String {
                 per
             },
             matches(rule),
-            text("mode").unwrap_or_else(|| "enforce".to_owned()),
+            mode(rule),
             read.as_ref()
                 .map_or_else(|| "-".to_owned(), promise::in_one_line),
         ]);
@@ -74,6 +74,15 @@ fn limit(rule: &Value) -> String {
             text.push_str(&counted(map.len(), one));
         }
     }
+    if let Some(candidate) = rule.get("candidate") {
+        let limit = candidate.get("limit").unwrap_or(candidate);
+        let limit = match limit {
+            Value::Object(_) => "other".to_owned(),
+            limit => words(limit),
+        };
+        text.push_str(", candidate ");
+        text.push_str(&limit);
+    }
     text
 }
 
@@ -81,6 +90,16 @@ fn limit(rule: &Value) -> String {
 fn bounds(adaptive: &Value) -> String {
     let part = |key| adaptive.get(key).map(words).unwrap_or_default();
     format!("{} to {}", part("min"), part("max"))
+}
+
+/// Whether it decides, and for which share of its keys it or its candidate does.
+fn mode(rule: &Value) -> String {
+    let mode = rule.get("mode").map_or_else(|| "enforce".to_owned(), words);
+    match rule.get("rollout").map(words) {
+        Some(share) if rule.get("candidate").is_some() => format!("{mode}, candidate for {share}"),
+        Some(share) => format!("{mode} for {share}"),
+        None => mode,
+    }
 }
 
 fn matches(rule: &Value) -> String {
@@ -134,6 +153,9 @@ mod tests {
             json!({"id": "quota", "per": ["api_key"], "limit": "10000/day; 100/second"}),
             json!({"id": "all", "per": [], "limit": "10/second", "algorithm": "sliding_window_log"}),
             json!({"id": "upstream", "per": [], "algorithm": "concurrency", "adaptive": {"min": 10, "max": 500}}),
+            json!({"id": "tried", "per": ["ip"], "limit": "9/s", "candidate": "5/s", "rollout": "10%"}),
+            json!({"id": "tiered", "per": ["ip"], "limit": "9/s", "candidate": {"tiers": {"pro": "5/s"}}}),
+            json!({"id": "some", "per": ["ip"], "limit": "9/s", "rollout": "2.5%"}),
             json!({"id": "from-the-future", "per": ["ip"], "limit": "1/s", "colour": "red"}),
         ];
         insta::assert_snapshot!(anstream::adapter::strip_str(&table(&rules)));

@@ -12,8 +12,10 @@ mod get;
 mod history;
 mod list;
 mod promise;
+mod promote;
 mod remote;
 mod rollback;
+mod rollout;
 mod test;
 mod validate;
 
@@ -49,6 +51,10 @@ enum RulesCommand {
     History(history::HistoryArgs),
     /// Return to an earlier version, as a new one
     Rollback(rollback::RollbackArgs),
+    /// Take a rule that is tried to its next step: its candidate, its rollout or its shadow mode ends
+    Promote(promote::PromoteArgs),
+    /// Set the share of keys that a rule's candidate, or the rule itself, decides for
+    Rollout(rollout::RolloutArgs),
     /// Check rule files, without a server
     Validate(validate::ValidateArgs),
     /// Test rules with requests at given times, without a server
@@ -67,6 +73,8 @@ pub(crate) fn run(args: &RulesArgs) -> anyhow::Result<Answer> {
         RulesCommand::Diff(diff) => diff::run(diff, &client()?, json),
         RulesCommand::Delete(delete) => delete::run(delete, &client()?, json),
         RulesCommand::History(history) => history::run(history, &client()?, json),
+        RulesCommand::Promote(promote) => promote::run(promote, &client()?, json),
+        RulesCommand::Rollout(rollout) => rollout::run(rollout, &client()?, json),
         RulesCommand::Rollback(rollback) => rollback::run(rollback, &client()?, json),
     }
 }

@@ -13,6 +13,7 @@ pub(super) struct OutcomeSeries {
     pub(super) allowed: Vec<u64>,
     pub(super) denied: Vec<u64>,
     pub(super) shadow_denied: Vec<u64>,
+    pub(super) candidate_denied: Vec<u64>,
     pub(super) delayed: Vec<u64>,
     pub(super) degraded: Vec<u64>,
     pub(super) cost: Vec<u64>,
@@ -28,10 +29,22 @@ impl OutcomeSeries {
             allowed: list("allowed"),
             denied: list("denied"),
             shadow_denied: list("shadow_denied"),
+            candidate_denied: list("candidate_denied"),
             delayed: list("delayed"),
             degraded: list("degraded"),
             cost: list("cost"),
         }
+    }
+}
+
+impl ShownActivity {
+    /// Whether the candidate of any rule denied something.
+    pub(super) fn has_candidates(&self) -> bool {
+        let mut denied = self
+            .rules
+            .iter()
+            .flat_map(|rule| &rule.outcomes.candidate_denied);
+        denied.any(|count| *count > 0)
     }
 }
 

@@ -141,6 +141,7 @@ fn draw_total(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
 
 fn draw_rules(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
     let activity = &state.fetched.activity;
+    let has_candidates = activity.has_candidates();
     let row = |rule: &&ShownRule| {
         let outcomes = &rule.outcomes;
         let number = |counts: &[u64]| right(rate_text(activity.rate(counts)));
@@ -149,16 +150,23 @@ fn draw_rules(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
         } else {
             Style::new()
         };
-        Row::new(vec![
-            Cell::from(escaped(&rule.rule).into_owned()),
+        let tried = has_candidates.then(|| number(&outcomes.candidate_denied));
+        let numbers = [
             number(&outcomes.allowed),
             number(&outcomes.denied).style(denied),
             number(&outcomes.shadow_denied),
             number(&outcomes.degraded),
-            Cell::from(activity.bars(&outcomes.denied, usize::from(BARS))).style(denied),
-        ])
+        ];
+        let name = Cell::from(escaped(&rule.rule).into_owned());
+        let bars = activity.bars(&outcomes.denied, usize::from(BARS));
+        let bars = Cell::from(bars).style(denied);
+        let cells = std::iter::once(name).chain(numbers).chain(tried);
+        Row::new(cells.chain([bars]))
     };
     let headings = ["ALLOWED/S", "DENIED/S", "SHADOW/S", "DEGRADED/S"];
+    let headings = headings
+        .into_iter()
+        .chain(has_candidates.then_some("CANDIDATE/S"));
     let numbers = headings.map(|heading| right(heading.to_owned()));
     let header = [Cell::from("RULE")].into_iter().chain(numbers);
     let header = header.chain([Cell::from("DENIED")]);
@@ -169,14 +177,9 @@ fn draw_rules(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
         title = format!("{} of {all} rules", rules.len());
     }
     let number = Constraint::Length(NUMBER);
-    let widths = [
-        Constraint::Min(12),
-        number,
-        number,
-        number,
-        number,
-        Constraint::Length(BARS),
-    ];
+    let numbers = std::iter::repeat_n(number, 4 + usize::from(has_candidates));
+    let widths = std::iter::once(Constraint::Min(12)).chain(numbers);
+    let widths = widths.chain([Constraint::Length(BARS)]);
     let table = Table::new(rules.iter().map(row), widths)
         .header(Row::new(header).style(Style::new().add_modifier(Modifier::BOLD)))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))

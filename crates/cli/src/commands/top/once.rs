@@ -20,7 +20,7 @@ pub(super) fn rendered(server: &str, wanted: &TopQuestion, fetched: &TopAnswer) 
         rate(&total.denied),
         counted(activity.ages.len().max(1), "instance"),
     );
-    let mut table = TextTable::new(&[
+    let mut headings = vec![
         "rule",
         "allowed/s",
         "denied/s",
@@ -29,10 +29,13 @@ pub(super) fn rendered(server: &str, wanted: &TopQuestion, fetched: &TopAnswer) 
         "degraded/s",
         "cost/s",
         "unit",
-    ]);
+    ];
+    let has_candidates = activity.has_candidates();
+    headings.extend(has_candidates.then_some("candidate/s"));
+    let mut table = TextTable::new(&headings);
     for rule in activity.sorted(wanted.sort) {
         let outcomes = &rule.outcomes;
-        table.row(vec![
+        let mut row = vec![
             rule.rule.clone(),
             rate(&outcomes.allowed),
             rate(&outcomes.denied),
@@ -41,7 +44,9 @@ pub(super) fn rendered(server: &str, wanted: &TopQuestion, fetched: &TopAnswer) 
             rate(&outcomes.degraded),
             rate(&outcomes.cost),
             rule.unit.clone().unwrap_or_default(),
-        ]);
+        ];
+        row.extend(has_candidates.then(|| rate(&outcomes.candidate_denied)));
+        table.row(row);
     }
     // Writing to a String cannot fail.
     text.push_str(&table.render());

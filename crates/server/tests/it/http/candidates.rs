@@ -51,7 +51,7 @@ fn an_answer_has_the_candidate_after_the_limit_and_nothing_else_of_it() {
         .with_status(200)
         .json();
     assert_eq!(
-        batch["results"][0]["limits"][1]["candidate"], true,
+        batch["decisions"][0]["limits"][1]["candidate"], true,
         "{batch}"
     );
     let reset = json!({"attributes": user}).to_string();
@@ -244,8 +244,8 @@ fn a_candidate_is_promoted_in_one_change() {
         "nothing is changed"
     );
 
-    promote("a", &[("If-Match", "\"other\"")], "").with_status(412);
-    let promoted = promote("a", &[("If-Match", &tag)], "")
+    promote("a", &[("If-Match", "\"other\"")], "{}").with_status(412);
+    let promoted = promote("a", &[("If-Match", &tag)], "{}")
         .with_status(200)
         .json();
     assert_eq!(promoted["limit"], "2/hour");
@@ -264,14 +264,14 @@ fn a_candidate_is_promoted_in_one_change() {
     let rolled = promote("b", &[], "{}").with_status(200).json();
     assert!(rolled.get("rollout").is_none() && rolled["limit"] == "5/hour");
     assert_eq!(rolled["description"], "b");
-    let enforced = promote("c", &[], "").with_status(200).json();
+    let enforced = promote("c", &[], "{}").with_status(200).json();
     assert!(enforced.get("mode").is_none());
     for id in ["a", "b", "c", "d"] {
-        let nothing = promote(id, &[], "").with_status(422).detail();
+        let nothing = promote(id, &[], "{}").with_status(422).detail();
         assert!(nothing.contains("nothing to promote"), "{nothing}");
         promote(id, &[], r#"{"dry_run": true}"#).with_status(422);
     }
-    promote("e", &[], "").with_status(404);
+    promote("e", &[], "{}").with_status(404);
     promote("d", &[], r#"{"dryrun": true}"#).with_status(400);
     assert_eq!(get(&server, "/v1/rules")["version"], 4);
 }
@@ -282,7 +282,7 @@ fn rules_of_a_file_are_not_promoted() {
     let server = serve(&folder);
     for id in ["per-user", "plain", "none"] {
         let refused = server
-            .ask(&format!("POST /v1/rules/{id}/promote"), "")
+            .ask(&format!("POST /v1/rules/{id}/promote"), "{}")
             .with_status(409);
         assert!(refused.detail().contains("rules.yaml"), "{refused:?}");
     }

@@ -37,6 +37,7 @@ fn an_explanation_has_every_rule_and_the_answer_of_a_check() {
             .json();
         let expected = json!({
             "rule": "writes", "applies": false, "grant": null, "key": null, "limits": [],
+            "candidate": null, "rollout": null,
             "failed": {"condition": "method", "expected": "POST, PUT", "actual": "GET"},
         });
         assert_eq!(explained["rules"][0], expected);
