@@ -72,6 +72,7 @@ static EMBEDDED: [&[(&str, &[u8])]; 2] = [
         "pages/rule.js",
         "pages/rules.js",
         "pages/sign-in.js",
+        "promoted.js",
         "reasons.js",
         "router.js",
         "rule-table.js",

@@ -231,15 +231,16 @@ fn one_rule(rule: &Value, now: Timestamp) -> String {
     if let Some(tiers) = get("tiers").as_object().filter(|tiers| !tiers.is_empty()) {
         line("tier", unknown_tier(tiers));
     }
-    let mut limits_of = |one: &Value| {
-        for limit in list(one, "limits") {
-            line("", numbers(limit, now));
-            if let Some(promise) = word(limit, "promise") {
-                line("", promise);
-            }
-        }
+    let lines_of = |one: &Value| -> Vec<String> {
+        let lines = list(one, "limits").iter().map(|limit| {
+            let promise = word(limit, "promise");
+            std::iter::once(numbers(limit, now)).chain(promise)
+        });
+        lines.flatten().collect()
     };
-    limits_of(rule);
+    for text in lines_of(rule) {
+        line("", text);
+    }
     let candidate = get("candidate");
     if let Some(value) = candidate
         .get("grant")
@@ -251,7 +252,9 @@ fn one_rule(rule: &Value, now: Timestamp) -> String {
             "only counts"
         };
         line("candidate", format!("{value}, {decides}"));
-        limits_of(candidate);
+        for text in lines_of(candidate) {
+            line("", text);
+        }
     }
     if let Some(percent) = get("rollout").get("percent").and_then(Value::as_f64) {
         let is_in = get("rollout").get("in") == Some(&json!(true));

@@ -23,9 +23,10 @@ struct PromoteBody {
 pub(super) async fn promote(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let (admin, [id, _]) = (&call.api.admin, &call.names);
     let body = call.body.read(&admin.decider.bodies).await?;
-    let PromoteBody { dry_run } = match body.is_empty() {
-        true => PromoteBody::default(),
-        false => body::parse(&body)?,
+    let PromoteBody { dry_run } = if body.is_empty() {
+        PromoteBody::default()
+    } else {
+        body::parse(&body)?
     };
     need_rules(&admin.decider)?;
     let tag = match admin.gate.rules().get(id) {

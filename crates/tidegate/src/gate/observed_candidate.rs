@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use tidegate_core::Timestamp;
 
-use super::{ObservedPart, ObservedRule};
 use super::in_force::{InForce, RuleState};
 use super::rule_decision::{RuleDecision, RuleDecisions};
+use super::{ObservedPart, ObservedRule};
 use crate::rules::{CandidateChange, CounterKey, FrontEnd, Rule, RuleCounts, Verdict};
 
 /// What the candidate of a rule said to a request, whether or not it decided.
@@ -30,10 +30,8 @@ impl<'o> CandidateAnswer<'o> {
         in_force: &'o InForce,
         rules: &'o [RuleDecision],
     ) -> impl Iterator<Item = Self> + use<'o> {
-        let rules = match in_force.trials().has_candidates() {
-            true => rules,
-            false => &[],
-        };
+        let has_candidates = in_force.trials().has_candidates();
+        let rules = if has_candidates { rules } else { &[] };
         let asked = rules.iter().enumerate().filter(move |(_, decided)| {
             decided.is_candidate(in_force) && decided.has_verdict(in_force)
         });
@@ -69,9 +67,10 @@ impl<'o> CandidateAnswer<'o> {
 
     fn count(&self, in_force: &InForce, front_end: FrontEnd) {
         let counts: &RuleCounts = in_force.state(self.decided.rule).counts();
-        let verdict = match self.is_denied() {
-            true => Verdict::CandidateDenied,
-            false => Verdict::CandidateAllowed,
+        let verdict = if self.is_denied() {
+            Verdict::CandidateDenied
+        } else {
+            Verdict::CandidateAllowed
         };
         counts.count(front_end, verdict, true);
         if let Some(change) = self.change(in_force) {

@@ -45,6 +45,10 @@ pub struct KeptReceipt {
 
 /// What one limit charged.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says something of its own about the charge"
+)]
 struct Line {
     rule: SmolStr,
     counts: Arc<RuleCounts>,
@@ -69,6 +73,10 @@ struct Line {
 
 /// What one limit charged, borrowed from a receipt.
 #[derive(Debug, Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says something of its own about the charge"
+)]
 pub(super) struct ChargedLimit<'l> {
     pub(super) rule: &'l str,
     pub(super) counts: &'l Arc<RuleCounts>,

@@ -217,7 +217,7 @@ impl RuleDecision {
         in_force.at(self.rule).is_candidate()
     }
 
-    /// Whether it only counts next to what decides for the same rule: then nobody but the operator sees it.
+    /// Whether it only counts next to what decides for the same rule: then only operators see it.
     pub(super) fn is_compared(&self, in_force: &InForce) -> bool {
         let rule = in_force.at(self.rule);
         let is_replaced = || rule.mode() == Mode::Enforce && rule.candidate().is_some();

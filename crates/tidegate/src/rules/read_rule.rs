@@ -55,16 +55,8 @@ pub(super) fn rule(
     let spot = spot_of(node, index);
     let before = problems.error_count();
     let mut fields = Fields::new(node, spot.clone(), &RULE, problems)?;
-    let burst =
-        "a burst goes with the limit that it belongs to; write `limit: 100/minute burst 20`";
-    fields.refuse("burst", burst, problems);
-    let exempt =
-        "`exempt` is for all rules and stands next to `rules:`; in one rule it is called `except`";
-    fields.refuse("exempt", exempt, problems);
+    refuse_misplaced(&mut fields, problems);
     let counting = Counting::read(&fields, problems);
-    for row in &MATCH {
-        fields.refuse(row.name, "this belongs below `match:`; indent it", problems);
-    }
     // A merge key may have provided the missing keys.
     if fields.key("<<").is_none() {
         require(&fields, node, problems);
@@ -156,6 +148,19 @@ pub(super) fn rule(
     reader.warn(settings, problems);
     candidate.warn(&rule, &spot, problems);
     Some(rule)
+}
+
+/// Reports keys that belong elsewhere.
+fn refuse_misplaced(fields: &mut Fields<'_>, problems: &mut Problems) {
+    let burst =
+        "a burst goes with the limit that it belongs to; write `limit: 100/minute burst 20`";
+    fields.refuse("burst", burst, problems);
+    let exempt =
+        "`exempt` is for all rules and stands next to `rules:`; in one rule it is called `except`";
+    fields.refuse("exempt", exempt, problems);
+    for row in &MATCH {
+        fields.refuse(row.name, "this belongs below `match:`; indent it", problems);
+    }
 }
 
 /// Where problems of a rule are reported: by its id, or by its index if it has none.

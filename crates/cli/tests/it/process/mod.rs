@@ -13,6 +13,7 @@ mod killed;
 mod logs;
 mod made_token;
 mod mistakes;
+mod promoting;
 mod random;
 mod read_only;
 mod reasons;
