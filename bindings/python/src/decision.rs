@@ -220,6 +220,7 @@ impl PyDecision {
                 let limits = decision.limits();
                 let outcome = |limit: tidegate::gate::LimitOutcome<'_>| PyOutcome {
                     shadow: limit.is_shadow,
+                    candidate: limit.is_candidate(),
                     ..PyOutcome::new(limit.outcome, limit.limit, Some(limit.rule.id().to_owned()))
                 };
                 limits.map(outcome).collect()
@@ -392,8 +393,10 @@ pub(crate) struct PyOutcome {
     algorithm: &'static str,
     /// The rule that it is of; none of a limiter.
     rule: Option<String>,
-    /// Whether its rule only counts and never denies.
+    /// Whether it only counts and never denies.
     shadow: bool,
+    /// Whether it is a limit of its rule's candidate.
+    candidate: bool,
 }
 
 impl PyOutcome {
@@ -408,6 +411,7 @@ impl PyOutcome {
             algorithm: limit.map_or("blocked", |limit| limit.algorithm().name()),
             rule,
             shadow: false,
+            candidate: false,
         }
     }
 }

@@ -10,7 +10,7 @@ impl Rule {
     /// `rollout` go; `rollout` goes; `mode: shadow` goes. None if it has none of them.
     pub fn promoted(&self) -> Option<Value> {
         match &self.candidate {
-            Some(candidate) => Some(candidate.written.clone()),
+            Some(candidate) => Some(self.with_own_exceptions(&candidate.written)),
             None if self.rollout.is_some() => Some(self.without("rollout")),
             None if self.mode == Mode::Shadow => Some(self.without("mode")),
             None => None,
@@ -21,6 +21,15 @@ impl Rule {
     pub fn rolled_out(&self, rollout: Rollout) -> Value {
         let mut rule = self.written.clone();
         rule["rollout"] = Value::from(rollout.to_string());
+        rule
+    }
+
+    /// What its candidate is written as, with the exceptions that the rule has by `exempt`, too.
+    fn with_own_exceptions(&self, candidate: &Value) -> Value {
+        let mut rule = candidate.clone();
+        if let Some(except) = self.written.get("except") {
+            rule["except"] = except.clone();
+        }
         rule
     }
 
@@ -62,6 +71,11 @@ mod tests {
             let expected = (!after.is_empty()).then(|| rule(after).written().clone());
             assert_eq!(promoted, expected, "{before}");
         }
+        let exempt =
+            "exempt: [{path: /healthz}]\nrules: [{id: a, per: [ip], limit: 9/s, candidate: 5/s}]";
+        let exempt = RuleSet::from_yaml(exempt).unwrap();
+        let promoted = exempt.get("a").unwrap().promoted().unwrap();
+        assert_eq!(promoted["except"][0]["path"], "/healthz", "{promoted}");
         let rolled = rule("limit: 9/s").rolled_out("2.5%".parse().unwrap());
         assert_eq!(rolled["rollout"], "2.5%");
     }

@@ -54,7 +54,7 @@ fn an_answer_has_the_candidate_after_the_limit_and_nothing_else_of_it() {
         batch["decisions"][0]["limits"][1]["candidate"], true,
         "{batch}"
     );
-    let reset = json!({"attributes": user}).to_string();
+    let reset = json!({"attributes": user, "rule": "per-user"}).to_string();
     let reset = server.ask("POST /v1/reset", &reset).with_status(200).json();
     assert_eq!(reset["reset"].as_array().unwrap().len(), 1, "{reset}");
     let fresh = check(&server, &user).with_status(200).json();

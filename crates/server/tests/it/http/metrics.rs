@@ -233,7 +233,7 @@ fn every_counter_with_labels_exists_from_the_start() {
     folder.write("tidegate.yaml", &config);
     folder.write(
         "rules.yaml",
-        "rules: [{id: r, per: [user_id], unit: tokens, limit: 5/minute, warn_at: 80}]",
+        "rules: [{id: r, per: [user_id], unit: tokens, limit: 5/minute, candidate: 3/minute, warn_at: 80}]",
     );
     let files = ["--config", "tidegate.yaml", "--rules", "rules.yaml"];
     let gateway = [
