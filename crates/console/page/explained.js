@@ -37,8 +37,11 @@ export function verdict(decision, actions, { times, unit }) {
 
 /** A rule that applies: the key, the tier, the grant, and a bar for each counter. `withTier(name)` explains again. */
 export function appliedRule(explained, actions, withTier) {
-  const isShadow = explained.limits.some((limit) => limit.shadow);
-  const denies = explained.limits.some((limit) => !limit.allowed);
+  const { candidate } = explained;
+  // What decides is the candidate, for a client in the rollout.
+  const deciding = candidate?.decides ? candidate.limits : explained.limits;
+  const isShadow = deciding.some((limit) => limit.shadow);
+  const denies = deciding.some((limit) => !limit.allowed);
   const word = denies ? badge(isShadow ? 'careful' : 'bad', isShadow ? 'would deny' : 'denies') : badge('good', 'allows');
   const isUnknown = explained.tier === 'unknown' && explained.tiers;
   return el('article', { class: 'explained', 'aria-label': `Rule ${explained.rule}` },
@@ -48,7 +51,12 @@ export function appliedRule(explained, actions, withTier) {
     isUnknown && tierChoice(explained, withTier),
     el('p', { class: 'small' }, 'Counts ', el('b', { class: 'mono' }, el('bdi', {}, keyText(explained.key))),
       explained.grant && [' and grants ', el('b', {}, visible(withUnit(explained.grant.value, explained.limits[0]))), ' from ', SOURCES[explained.grant.from] ?? explained.grant.from]),
-    explained.limits.map(counter));
+    explained.limits.map(counter),
+    candidate && [
+      el('p', { class: 'small' }, 'The candidate grants ', el('b', {}, visible(withUnit(candidate.grant.value, candidate.limits[0]))), ' ',
+        candidate.decides ? badge('accent', 'decides, the limit only counts') : badge('', 'only counts')),
+      candidate.limits.map(counter),
+    ]);
 }
 
 /** Says that the tier is not known, and offers those of the rule. */

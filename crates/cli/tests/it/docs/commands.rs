@@ -19,10 +19,11 @@ const CLUSTER: &str = "needs a Kubernetes cluster";
 const EXAMPLES: Run = Run::By("crates/cli/tests/it/docs/examples.rs");
 const TRUSTED: Run = Run::By("crates/cli/tests/it/proxies/untrusted.rs");
 const COMMANDS: Run = Run::By("crates/cli/tests/it/program/commands.rs");
+const PROMOTING: Run = Run::By("crates/cli/tests/it/process/promoting.rs");
 const SYSTEM: &str = "changes the system; `scripts/stopwatch` installs the package into another";
 
 /// The commands, by how they begin.
-const SHOWN: [(&str, Run); 61] = [
+const SHOWN: [(&str, Run); 63] = [
     ("tidegate --version", COMMANDS),
     ("tidegate check", COMMANDS),
     (
@@ -40,7 +41,9 @@ const SHOWN: [(&str, Run); 61] = [
     ("tidegate rules diff", COMMANDS),
     ("tidegate rules history", COMMANDS),
     ("tidegate rules list", COMMANDS),
+    ("tidegate rules promote", PROMOTING),
     ("tidegate rules rollback", COMMANDS),
+    ("tidegate rules rollout", PROMOTING),
     (
         "tidegate rules test",
         Run::By("crates/cli/tests/it/program/rules_test.rs"),
