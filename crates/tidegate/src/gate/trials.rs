@@ -84,7 +84,7 @@ impl Trials {
 }
 
 /// A rule that may apply to a request, and its candidate.
-pub(super) struct Tried {
+pub(super) struct TriedRule {
     /// What the rule itself has to say, or why it takes no part.
     pub(super) own: Result<RuleDecision, NoPart>,
     /// The candidate, if it is asked.
@@ -93,7 +93,7 @@ pub(super) struct Tried {
     pub(super) is_in: Option<bool>,
 }
 
-impl Tried {
+impl TriedRule {
     /// What takes part in the decision: the rule, then its candidate.
     pub(super) fn decided(self) -> impl Iterator<Item = RuleDecision> {
         self.own.ok().into_iter().chain(self.candidate)
@@ -110,8 +110,8 @@ impl Tried {
 
 impl RuleMatcher<'_, '_> {
     /// The rule with this index and its candidate, as far as they take part in the decision.
-    pub(super) fn match_tried(&self, index: usize) -> Tried {
-        let mut tried = Tried {
+    pub(super) fn match_tried(&self, index: usize) -> TriedRule {
+        let mut tried = TriedRule {
             own: self.match_rule(index),
             candidate: None,
             is_in: None,
