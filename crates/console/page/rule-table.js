@@ -15,7 +15,7 @@ const NOTHING = { of: {}, missing: [], all: 0, asked: 0, share: 0, shadow: 0, us
 export function ruleTable({ most, empty }) {
   let details = new Map();
   const table = sortable('Rules, by denials', [
-    { name: 'Rule', isHead: true, value: (row) => row.rule, cell: (row) => [ruleLink(row.rule), ' ', details.get(row.rule)?.mode === 'shadow' && badge('accent', 'shadow')] },
+    { name: 'Rule', isHead: true, value: (row) => row.rule, cell: (row) => [ruleLink(row.rule), ' ', details.get(row.rule)?.mode === 'shadow' && badge('accent', 'shadow'), details.get(row.rule)?.candidate && [' ', badge('', 'candidate')]] },
     { name: 'Limit', isWideOnly: true, cell: (row) => el('span', { class: 'small limit' }, limitWithUnit(details.get(row.rule))) },
     { name: 'Trend', isWideOnly: true, cell: (row) => sparkline(row.of.allowed, row.of.denied, row.missing) },
     { name: 'Allowed /s', isNumber: true, isWideOnly: true, value: (row) => row.allowed, cell: (row) => rate(row.allowed) },

@@ -37,9 +37,8 @@ impl HistoryKey {
             KeyUse::Charged => None,
             _ if call.is_multiple_of(4) => None,
             // Mostly nothing, so that there is room for the next.
-            KeyUse::Reserved => Some(u64::from(call % 7 == 1)),
             KeyUse::ReservedWithOverruns if call % 11 == 2 => Some(5),
-            KeyUse::ReservedWithOverruns => Some(u64::from(call % 7 == 1)),
+            KeyUse::Reserved | KeyUse::ReservedWithOverruns => Some(u64::from(call % 7 == 1)),
         }
     }
 
