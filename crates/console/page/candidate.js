@@ -31,7 +31,8 @@ export function trialPanel(id, rule, onChange) {
   const facts = el('dl', { class: 'facts' },
     hasCandidate && [el('dt', {}, 'Limit'), el('dd', {}, limitText(rule)), el('dt', {}, 'Candidate'), el('dd', {}, visible(candidateText(rule)))],
     el('dt', {}, 'Decides'), el('dd', {}, whoDecides(rule, hasCandidate)));
-  const element = panel(hasCandidate ? 'Candidate' : rule.rollout ? 'Rollout' : 'Shadow', actions, facts, result, clients?.element);
+  const element = panel(hasCandidate ? 'Candidate' : rule.rollout ? 'Rollout' : 'Shadow', actions,
+    el('div', { class: 'stack' }, facts, result, clients?.element));
 
   function show(series) {
     if (!hasCandidate) return;
@@ -39,7 +40,7 @@ export function trialPanel(id, rule, onChange) {
     const [allowed, denied, tried] = [sum(of.allowed), sum(of.denied) + sum(of.shadow_denied), sum(of.candidate_denied)];
     const all = allowed + denied;
     put(result, notice('', `Would have been denied: ${brief(tried)} of ${brief(all)} requests (${percent(tried, all)})`,
-      `The limit denied ${brief(denied)} (${percent(denied, all)}) in this window. The candidate has its own counters, also for requests that the limit denies.`));
+      `${rule.rollout ? 'Denied by what decided:' : 'The limit denied'} ${brief(denied)} (${percent(denied, all)}) in this window. The candidate has its own counters, also for requests that the limit denies.`));
   }
 
   /** Without the scope to change rules nothing is offered; rules of a file are shown as they have to be written. */
@@ -129,7 +130,7 @@ function newlyDenied(id) {
   const table = sortable('Clients that the candidate denies', [
     { name: 'Client', isHead: true, cell: (row) => [keyLink(id, row.key), isDigest(row.key) && [' ', badge('', 'secret, as a digest')], row.denied === 0 && [' ', badge('careful', 'newly denied')]] },
     { name: 'By candidate', isNumber: true, value: (row) => row.candidate_denied, cell: (row) => brief(row.candidate_denied) },
-    { name: 'By limit', isNumber: true, value: (row) => row.denied, cell: (row) => brief(row.denied) },
+    { name: 'Denied', isNumber: true, value: (row) => row.denied, cell: (row) => brief(row.denied) },
   ], { most: 20, empty: 'None in the last hour.' });
   const element = el('div', {}, el('h3', {}, 'Would have been denied, last hour'), table.element, note);
 

@@ -23,10 +23,11 @@ pub(super) struct PromoteArgs {
 
 pub(super) fn run(args: &PromoteArgs, client: &ApiClient, json: bool) -> anyhow::Result<Answer> {
     let id = args.id.as_str();
-    let Some(rule) = remote::find(client, id)? else {
+    let Some(mut rule) = remote::find(client, id)? else {
         remote::note_missing(id, json)?;
         return Ok(Answer::No);
     };
+    remote::drop_computed(&mut rule);
     let body = if args.dry_run {
         json!({"dry_run": true})
     } else {
@@ -34,8 +35,6 @@ pub(super) fn run(args: &PromoteArgs, client: &ApiClient, json: bool) -> anyhow:
     };
     let reply = client.post(&format!("/v1/rules/{id}/promote"), &body)?;
     if reply.status == 409 {
-        let mut rule = rule;
-        remote::drop_computed(&mut rule);
         let read = remote::understood(&rule, &RuleSettings::default());
         match read.map(|rule| rule.promoted()) {
             Some(None) => return nothing(id, json),
@@ -64,7 +63,8 @@ pub(super) fn run(args: &PromoteArgs, client: &ApiClient, json: bool) -> anyhow:
         body.insert("last_24_hours".to_owned(), day.to_json());
     }
     output::print_either(json, &body, || {
-        let day = day.map(|day| day.text()).unwrap_or_default();
+        let is_rolled_out = rule.get("rollout").is_some();
+        let day = day.map(|day| day.text(is_rolled_out)).unwrap_or_default();
         diff_text(&body) + &day
     })?;
     Ok(Answer::Yes)
@@ -124,11 +124,17 @@ impl LastDay {
         json!({"allowed": self.allowed, "denied": self.denied, "candidate_denied": self.candidate_denied})
     }
 
-    fn text(&self) -> String {
+    fn text(&self, is_rolled_out: bool) -> String {
+        // For keys in the rollout it was the candidate that decided.
+        let by = if is_rolled_out {
+            "by what decided"
+        } else {
+            "by the limit"
+        };
         let requests = self.allowed.saturating_add(self.denied);
         let requests = usize::try_from(requests).unwrap_or(usize::MAX);
         format!(
-            "in the last 24 hours, of {}: denied by the limit {}, by the candidate {}\n",
+            "in the last 24 hours, of {}: denied {by} {}, by the candidate {}\n",
             counted(requests, "request"),
             self.denied,
             self.candidate_denied
@@ -148,8 +154,9 @@ mod tests {
             candidate_denied: 9,
         };
         assert_eq!(
-            day.text(),
+            day.text(false),
             "in the last 24 hours, of 42 requests: denied by the limit 2, by the candidate 9\n"
         );
+        assert!(day.text(true).contains("denied by what decided 2,"));
     }
 }

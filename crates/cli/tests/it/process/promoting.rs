@@ -51,7 +51,7 @@ fn a_candidate_goes_from_a_share_of_keys_to_the_limit() {
         "+    limit: 1/hour\n",
         "-    candidate: 1/hour\n",
         "-    rollout: 12.5%\n",
-        "in the last 24 hours, of 3 requests: denied by the limit 0, by the candidate 2\n",
+        "in the last 24 hours, of 3 requests: denied by what decided 0, by the candidate 2\n",
     ] {
         assert!(preview.stdout.contains(line), "{line}{}", preview.stdout);
     }
