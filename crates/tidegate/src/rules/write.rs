@@ -131,7 +131,8 @@ impl Rule {
                 },
                 value => value.clone(),
             };
-            if value != own[row.name] {
+            // An option of the algorithm that it replaces goes with that.
+            if value != own[row.name] && !value.is_null() {
                 changed.insert(row.name.to_owned(), value);
             }
         }

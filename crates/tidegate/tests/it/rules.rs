@@ -832,3 +832,37 @@ fn exceptions_of_all_rules_are_bounded_as_if_they_were_written_out() {
         "{problems}"
     );
 }
+
+#[test]
+fn a_candidate_is_written_so_that_it_reads_as_the_same() {
+    #[rustfmt::skip]
+    let table = [
+        ("limit: 9/s, candidate: 5/s", json!("5/second")),
+        ("limit: 9/s, candidate: {limit: 5/s}", json!("5/second")),
+        ("limit: 9/s, candidate: {requests: 5, window: 1s, burst: 2}", json!("5/second burst 2")),
+        ("limit: 9/s, candidate: [5/s, 100/hour]", json!("5/second; 100/hour")),
+        ("limit: 9/s, candidate: 9/s", json!("9/second")),
+        ("limit: 5, algorithm: concurrency, candidate: 3", json!(3)),
+        ("limit: 9/s, tiers: {a: 5/s}, candidate: {tiers: {}}", json!({"tiers": {}})),
+        ("limit: 9/s, tiers: {a: 5/s}, candidate: {tiers: {a: 4/s}, limit: 9/s}", json!({"tiers": {"a": "4/second"}})),
+        ("limit: 9/s, algorithm: fixed_window, anchor: first_request, candidate: {anchor: clock}", json!({"anchor": "clock"})),
+        ("limit: 9/s, algorithm: fixed_window, anchor: first_request, candidate: {algorithm: token_bucket}", json!({"algorithm": "token_bucket"})),
+        ("limit: 9/s, algorithm: leaky_bucket, shape: false, candidate: {shape: true}", json!({"shape": true})),
+        ("limit: 9/s, max_delay: 500ms, candidate: {max_delay: 0s, limit: 7/s}", json!({"limit": "7/second", "max_delay": "0s"})),
+        ("limit: 9/s, max_delay: 500ms, candidate: {limit: 7/s}", json!("7/second")),
+        ("limit: 9/s, overrides: {u1: blocked}, candidate: {overrides: {u1: 2/s, u2: unlimited}}", json!({"overrides": {"u1": "2/second", "u2": "unlimited"}})),
+    ];
+    for (fields, expected) in table {
+        let text = format!("rules: [{{id: a, per: [user_id], missing: deny, {fields}}}]");
+        let read = RuleSet::from_yaml(&text).unwrap();
+        let written = read.to_json();
+        assert_eq!(written[0]["candidate"], expected, "{fields}");
+        let again = from_body(&body(&written)).unwrap();
+        assert_eq!(again.to_json(), written, "{fields}");
+        let grants = |set: &RuleSet| {
+            let candidate = set.get("a").unwrap().candidate().unwrap();
+            candidate.grants().to_vec()
+        };
+        assert_eq!(grants(&again), grants(&read), "{fields}");
+    }
+}
