@@ -162,7 +162,7 @@ impl Gate {
     }
 
     /// The same gate, in which temporary overrides may name clients by these digests, and whose
-    /// [rollouts](crate::rules::Rollout) choose keys by their secret. Without it they choose by a public constant.
+    /// [rollouts](crate::rules::KeyShare) choose keys by their secret. Without it they choose by a public constant.
     #[must_use]
     pub fn with_digest(self, digest: Arc<ValueDigest>) -> Self {
         let gate = Self {

@@ -1,7 +1,7 @@
 //! The first line of each file of a recording: what the lines after it are.
 
 use serde::Deserialize;
-use tidegate::rules::Cohort;
+use tidegate::rules::KeyShare;
 
 use super::attributes::RecordedAttributes;
 use super::text::{list, quoted};
@@ -23,7 +23,7 @@ pub struct RecordHeader {
     /// The names of those that are recorded as digests.
     pub secret: Vec<String>,
     /// The share of the clients that are recorded.
-    pub sample: Cohort,
+    pub sample: KeyShare,
     /// The attributes that clients are sampled by.
     pub sample_by: Vec<String>,
 }
@@ -46,14 +46,14 @@ impl RecordHeader {
             rules_version,
             attributes: attributes.names().map(str::to_owned).collect(),
             secret: attributes.secret().map(str::to_owned).collect(),
-            sample: Cohort::ALL,
+            sample: KeyShare::ALL,
             sample_by: Vec::new(),
         }
     }
 
     /// The same header, for a share of the clients by these attributes.
     #[must_use]
-    pub fn sampled(self, sample: Cohort, sample_by: &[String]) -> Self {
+    pub fn sampled(self, sample: KeyShare, sample_by: &[String]) -> Self {
         Self {
             sample,
             sample_by: sample_by.to_owned(),
@@ -116,7 +116,7 @@ mod tests {
             rules_version: 5,
             attributes: vec!["ip".to_owned(), "path".to_owned()],
             secret: vec!["api_key".to_owned()],
-            sample: Cohort::ALL,
+            sample: KeyShare::ALL,
             sample_by: Vec::new(),
         }
     }

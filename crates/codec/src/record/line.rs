@@ -104,6 +104,9 @@ fn write_limit(out: &mut Vec<u8>, limit: &LimitOutcome<'_>) {
     } else {
         br#","allowed":false"#
     });
+    if limit.is_candidate() {
+        out.extend_from_slice(br#","candidate":true"#);
+    }
     if limit.is_shadow {
         out.extend_from_slice(br#","shadow":true"#);
     }

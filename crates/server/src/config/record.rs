@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tidegate::document::{Entry, Fields, Node, Problems, Spot, Value};
-use tidegate::rules::Cohort;
+use tidegate::rules::KeyShare;
 
 use super::read::{attribute_name, bytes_of, number, setting};
 use super::settings::{RECORD, ROTATE};
@@ -17,7 +17,7 @@ pub struct RecordSettings {
     /// The file.
     pub file: PathBuf,
     /// The share of the clients that are recorded.
-    pub sample: Cohort,
+    pub sample: KeyShare,
     /// The attributes that tell clients apart; empty if all are recorded.
     pub sample_by: Vec<String>,
     /// The size at which the file is rotated, in bytes.
@@ -59,7 +59,7 @@ fn read_map(node: &Node, spot: Spot, problems: &mut Problems) -> Option<RecordSe
     }
     let sample = setting(&fields, "sample", sample, problems);
     let sample_by = fields.list("sample_by", attribute_name, problems);
-    let is_sampled = sample.is_some_and(|sample| sample < Cohort::ALL);
+    let is_sampled = sample.is_some_and(|sample| sample < KeyShare::ALL);
     if let (true, [], Some((spot, node))) = (is_sampled, &sample_by[..], fields.take("sample")) {
         let message = "a share is one of clients; name the attributes that tell them apart in `sample_by`, such as `[ip]`";
         problems.error(&node.place, &spot, message);
@@ -104,8 +104,8 @@ fn file(text: &str) -> Result<PathBuf, &'static str> {
     }
 }
 
-fn sample(text: &str) -> Result<Cohort, String> {
-    let sample: Cohort = text.parse()?;
+fn sample(text: &str) -> Result<KeyShare, String> {
+    let sample: KeyShare = text.parse()?;
     if sample.hundredths() == 0 {
         return Err(format!(
             "`{text}` records nothing; write more, or `record: off`"

@@ -1,5 +1,5 @@
 use tidegate::document::{Key, Kind};
-use tidegate::rules::Cohort;
+use tidegate::rules::KeyShare;
 
 use super::*;
 
@@ -598,7 +598,7 @@ fn a_recording_is_a_file_or_a_map() {
     let plain = read("record: /r.jsonl\n").unwrap();
     assert_eq!(plain.file, PathBuf::from("/r.jsonl"));
     assert_eq!((plain.size, plain.keep), (100 << 20, 10));
-    assert_eq!(plain.sample, Cohort::ALL);
+    assert_eq!(plain.sample, KeyShare::ALL);
     let variable = load("", &[("TIDEGATE_RECORD", "/r.jsonl")], &[]);
     assert_eq!(variable.unwrap().record, Some(plain.clone()));
     let map =

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tidegate::gate::Observed;
-use tidegate::rules::{Cohort, Rule, RuleSet, RuleSettings, Source, ValueDigest};
+use tidegate::rules::{KeyShare, Rule, RuleSet, RuleSettings, Source, ValueDigest};
 
 use crate::config::RecordSettings;
 
@@ -14,7 +14,7 @@ const NAME: &str = "@record";
 
 /// The clients that are recorded.
 pub(super) struct ClientSample {
-    cohort: Cohort,
+    share: KeyShare,
     /// Distinguishes clients as a rule does that counts by the same attributes.
     clients: Option<Arc<Rule>>,
     digest: Arc<ValueDigest>,
@@ -27,13 +27,13 @@ impl ClientSample {
         rule_settings: &RuleSettings,
         digest: &Arc<ValueDigest>,
     ) -> Option<Self> {
-        if settings.sample == Cohort::ALL {
+        if settings.sample == KeyShare::ALL {
             return None;
         }
         let rules = json!({"rules": [{"id": "record", "per": settings.sample_by, "limit": "1/s"}]});
         let rules = RuleSet::read(&Source::new("record", rules.to_string()), rule_settings);
         Some(Self {
-            cohort: settings.sample,
+            share: settings.sample,
             clients: rules.ok().and_then(|rules| rules.iter().next().cloned()),
             digest: Arc::clone(digest),
         })
@@ -46,6 +46,6 @@ impl ClientSample {
         };
         let mut parts = observed.parts();
         let key = parts.find_map(|part| clients.key_text(part.attributes));
-        key.is_some_and(|key| self.cohort.has(NAME, &key, &self.digest))
+        key.is_some_and(|key| self.share.has_key(&self.digest, NAME, &key))
     }
 }

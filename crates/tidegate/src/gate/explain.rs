@@ -11,7 +11,7 @@ use super::rule_decision::{RuleDecision, RuleDecisions};
 use super::{Decision, Gate, LimitOutcome, RulesInForce};
 use crate::attributes::Attributes;
 use crate::rules::{
-    Explaining, Facts, FailedCondition, GrantSource, Rollout, Rule, ShowValue, limits_text,
+    Explaining, Facts, FailedCondition, GrantSource, KeyShare, Rule, ShowValue, limits_text,
 };
 
 /// Why a request would be allowed or denied.
@@ -43,7 +43,7 @@ pub struct ExplainedRule {
     /// Its candidate, if it is asked.
     pub candidate: Option<ExplainedCandidate>,
     /// Its rollout, and whether that has the key of the request. None without a rollout, or if the rule does not apply.
-    pub rollout: Option<(Rollout, bool)>,
+    pub rollout: Option<(KeyShare, bool)>,
 }
 
 /// The candidate of a rule that is asked about a request.

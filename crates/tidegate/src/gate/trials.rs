@@ -10,7 +10,7 @@ use smol_str::SmolStr;
 use super::in_force::InForce;
 use super::matching::{NoPart, RuleMatcher};
 use super::rule_decision::{ChargeStage, LimitDecision, RuleDecision};
-use crate::rules::{CounterKey, Grant, GrantSource, Mode, Rollout, Rule, RuleSet, ValueDigest};
+use crate::rules::{CounterKey, Grant, GrantSource, KeyShare, Mode, Rule, RuleSet, ValueDigest};
 
 /// The secret of rollouts in a gate that was given none.
 const PUBLIC_SECRET: &[u8] = b"tidegate: public rollout secret";
@@ -29,7 +29,7 @@ pub(super) struct Trials {
 pub(super) struct Trial {
     /// The index of its candidate among the members in force.
     pub(super) candidate: Option<usize>,
-    pub(super) rollout: Option<Rollout>,
+    pub(super) rollout: Option<KeyShare>,
 }
 
 impl Trials {
@@ -129,7 +129,7 @@ impl RuleMatcher<'_, '_> {
             CounterKey::Known(key) => key,
             CounterKey::Denied | CounterKey::Skipped => "".into(),
         };
-        let is_in = |rollout: Rollout| rollout.has_key(&trials.digest, rule.id(), &key);
+        let is_in = |rollout: KeyShare| rollout.has_key(&trials.digest, rule.id(), &key);
         tried.is_in = trial.rollout.map(is_in);
         let Some(member) = trial.candidate else {
             if let (Ok(own), Some(false)) = (&mut tried.own, tried.is_in) {

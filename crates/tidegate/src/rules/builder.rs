@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 use tidegate_core::{Algorithm, Micros, Timestamp};
 
 use super::denied::DenialAnswer;
+use super::key_share::KeyShare;
 use super::matching::Match;
 use super::read_budget::UNSETTLED;
 use super::read_rule::{MISSING, MODES, ON_STORE_FAILURE, SYNCS};
-use super::rollout::Rollout;
 use super::rule::{Consistency, Cost, Missing, Mode, OnStoreFailure, Rule, Unsettled};
 use super::{RuleSettings, write};
 use crate::internal::document::{Node, Place, Problems, Spot};
@@ -146,7 +146,7 @@ impl RuleBuilder {
     }
 
     /// The share of keys that the candidate decides for or, without one, the rule itself. The others only count.
-    pub fn rollout(self, share: Rollout) -> Self {
+    pub fn rollout(self, share: KeyShare) -> Self {
         self.set("rollout", json!(share.to_string()))
     }
 

@@ -54,14 +54,6 @@ impl ValueDigest {
         format!("hmac:{digits}")
     }
 
-    /// A number for a client `key` of `name`, evenly spread over all numbers: see [`Cohort`](super::Cohort).
-    pub(super) fn number(&self, name: &str, key: &str) -> u64 {
-        // No name contains the separator, so that no two pairs are alike.
-        let hash = self.hash([name, "\0", key]);
-        hash.first_chunk()
-            .map_or(0, |first| u64::from_be_bytes(*first))
-    }
-
     fn hash<const N: usize>(&self, texts: [&str; N]) -> [u8; 32] {
         let mut keyed = self.0.clone();
         for text in texts {
@@ -70,7 +62,7 @@ impl ValueDigest {
         keyed.finalize().into_bytes().into()
     }
 
-    /// A number for a key of a rule: what a [`Rollout`](super::Rollout) chooses its keys by.
+    /// A number for a key of a name, such as a rule's id: what a [`KeyShare`](super::KeyShare) chooses its keys by.
     pub fn cohort(&self, rule: &str, key: &str) -> u64 {
         let mut keyed = self.0.clone();
         for part in ["rollout\0", rule, "\0", key] {

@@ -6,7 +6,6 @@
 mod applies;
 mod builder;
 mod client_written;
-mod cohort;
 #[cfg(feature = "cel")]
 mod condition;
 #[cfg(not(feature = "cel"))]
@@ -22,6 +21,7 @@ mod facts;
 mod grant;
 mod hashed;
 mod index;
+mod key_share;
 mod keys;
 mod matching;
 mod named_values;
@@ -41,7 +41,6 @@ mod read_match;
 mod read_override;
 mod read_rule;
 mod read_time;
-mod rollout;
 mod rule;
 mod schema;
 mod shares;
@@ -52,7 +51,6 @@ mod write;
 
 pub(crate) use applies::Unmet;
 pub use builder::{MatchBuilder, RuleBuilder};
-pub use cohort::Cohort;
 pub use condition::Condition;
 pub(crate) use counter_key::{CounterKey, MissingNames};
 pub(crate) use counts::add_one;
@@ -63,11 +61,11 @@ pub(crate) use explain::{Explaining, limits_text};
 pub use explain::{FailedCondition, ShowValue};
 pub(crate) use facts::Facts;
 pub use grant::{Grant, GrantSource};
+pub use key_share::KeyShare;
 pub use keys::DENIED;
 pub use matching::Match;
 pub use pattern::{HostPattern, PathPattern};
 pub use read_time::read_time;
-pub use rollout::Rollout;
 pub use rule::{Consistency, Cost, Missing, Mode, OnStoreFailure, Rule, Unsettled};
 pub use schema::{api_schemas, keys, schema};
 pub(crate) use shares::{Share, Shares};

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::rollout::Rollout;
+use super::key_share::KeyShare;
 use super::rule::{Mode, Rule};
 
 impl Rule {
@@ -18,7 +18,7 @@ impl Rule {
     }
 
     /// The rule as JSON, with this rollout.
-    pub fn rolled_out(&self, rollout: Rollout) -> Value {
+    pub fn rolled_out(&self, rollout: KeyShare) -> Value {
         let mut rule = self.written.clone();
         rule["rollout"] = Value::from(rollout.to_string());
         rule

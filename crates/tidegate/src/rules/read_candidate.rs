@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::RuleSettings;
 use super::grant::GrantIndexes;
+use super::key_share::KeyShare;
 use super::keys::{CANDIDATE, RATE, RULE};
 use super::read_limit::ALGORITHMS;
 use super::read_rule::{Taken, rule};
-use super::rollout::Rollout;
 use super::rule::{Mode, Rule};
 use crate::internal::document::{
     Entry, Fields, Key, Node, Problem, Problems, Severity, Spot, Value,
@@ -209,9 +209,9 @@ pub(super) fn read_rollout(
     taken: Taken<'_>,
     (per, mode): (Option<&[String]>, Mode),
     problems: &mut Problems,
-) -> Option<Rollout> {
+) -> Option<KeyShare> {
     let (spot, node) = taken?;
-    let rollout = spot.parsed(node, str::parse::<Rollout>, problems);
+    let rollout = spot.parsed(node, str::parse::<KeyShare>, problems);
     if per.is_some_and(<[String]>::is_empty) {
         let message = "`rollout` is a share of the keys of `per`, and this rule has one counter for all; remove it, or count by an attribute";
         problems.error(&node.place, &spot, message);
@@ -236,7 +236,7 @@ impl Rule {
     }
 
     /// The share of keys that its candidate decides for or, without one, the rule itself.
-    pub fn rollout(&self) -> Option<Rollout> {
+    pub fn rollout(&self) -> Option<KeyShare> {
         self.rollout
     }
 }

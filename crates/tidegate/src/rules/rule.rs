@@ -8,9 +8,9 @@ use super::condition::Condition;
 use super::denied::DenialAnswer;
 use super::descriptors::Descriptor;
 use super::grant::{Grant, GrantIndexes};
+use super::key_share::KeyShare;
 use super::matching::{HEADER, Match};
 use super::networks::Networks;
-use super::rollout::Rollout;
 use crate::adaptive::AdaptiveBounds;
 use crate::attributes::Attributes;
 use crate::internal::document::Problems;
@@ -36,7 +36,7 @@ pub struct Rule {
     /// What is tried in place of the grants.
     pub(super) candidate: Option<Arc<Rule>>,
     pub(super) is_candidate: bool,
-    pub(super) rollout: Option<Rollout>,
+    pub(super) rollout: Option<KeyShare>,
     pub(super) algorithm: Option<Algorithm>,
     pub(super) max_delay: Option<Micros>,
     /// What its limits count.

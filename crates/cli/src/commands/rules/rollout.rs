@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use tidegate::rules::Rollout;
+use tidegate::rules::KeyShare;
 
 use super::promote::show_lines;
 use super::remote;
@@ -17,7 +17,7 @@ pub(super) struct RolloutArgs {
 
     /// The share of keys, from `0%` to `100%`
     #[arg(value_name = "PERCENT")]
-    share: Rollout,
+    share: KeyShare,
 }
 
 pub(super) fn run(args: &RolloutArgs, client: &ApiClient, json: bool) -> anyhow::Result<Answer> {

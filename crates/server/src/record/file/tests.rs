@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use tempfile::TempDir;
-use tidegate::rules::Cohort;
+use tidegate::rules::KeyShare;
 
 use super::*;
 
@@ -39,7 +39,7 @@ impl Folder {
 fn file(path: &Path, size: u64, keep: u32) -> RecordFile {
     RecordFile::new(&RecordSettings {
         file: path.to_owned(),
-        sample: Cohort::ALL,
+        sample: KeyShare::ALL,
         sample_by: Vec::new(),
         size,
         keep,
@@ -52,7 +52,7 @@ fn header(rules_version: u64) -> Arc<RecordHeader> {
         rules_version,
         attributes: Vec::new(),
         secret: vec!["api_key".to_owned()],
-        sample: Cohort::ALL,
+        sample: KeyShare::ALL,
         sample_by: Vec::new(),
     })
 }

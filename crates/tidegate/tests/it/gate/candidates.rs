@@ -243,7 +243,7 @@ fn a_candidate_may_have_another_algorithm_and_keeps_the_rest_of_its_rule() {
     let decision = decide(&gate, &request("u=1 path=/x"));
     let algorithms: Vec<_> = decision
         .limits()
-        .map(|limit| (limit.limit.unwrap().algorithm().name(), limit.cost))
+        .map(|limit| (limit.limit.unwrap().algorithm().name(), limit.cost()))
         .collect();
     assert_eq!(algorithms, [("token_bucket", 2), ("fixed_window", 2)]);
 }
@@ -274,7 +274,7 @@ fn a_rollout_without_a_candidate_enforces_the_rule_for_its_keys() {
     let gate_of = |share: &str| gate(&list(share)).with_digest(Arc::new(digest.clone()));
     for share in ["0%", "30%", "100%"] {
         let gate = gate_of(share);
-        let rollout: tidegate::rules::Rollout = share.parse().unwrap();
+        let rollout: tidegate::rules::KeyShare = share.parse().unwrap();
         let mut expected = [0; 6];
         for user in 0..200 {
             let text = format!("u={user}");

@@ -1,4 +1,5 @@
-//! The share of a rule's keys that its candidate, or the rule itself, is enforced for.
+//! A share of keys, chosen by a keyed hash: those that a rule's candidate, or the rule itself, is enforced for, and those that are
+//! recorded.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,15 +8,23 @@ use super::digest::ValueDigest;
 
 /// A share of keys, in hundredths of a percent.
 ///
-/// Which keys it has follows from a hash of the rule's id and the key: they are the same on every instance and after a
+/// Which keys it has follows from a hash of a name, such as the rule's id, and the key: they are the same on every instance and after a
 /// restart, differ from rule to rule, and a larger share has all keys of a smaller one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Rollout(u16);
+pub struct KeyShare(u16);
 
 /// Hundredths of a percent in the whole.
 const WHOLE: u16 = 10_000;
 
-impl Rollout {
+impl KeyShare {
+    /// All keys.
+    pub const ALL: Self = Self(WHOLE);
+
+    /// Its hundredths of a percent: 10,000 are all keys.
+    pub fn hundredths(self) -> u16 {
+        self.0
+    }
+
     /// The share in percent: `12.5`.
     pub fn percent(self) -> f64 {
         f64::from(self.0) / 100.0
@@ -31,17 +40,17 @@ impl Rollout {
         u128::from(cohort) * u128::from(WHOLE) < u128::from(self.0) << u64::BITS
     }
 
-    /// Whether it has a key of a rule, by the secret of `digest`.
-    pub(crate) fn has_key(self, digest: &ValueDigest, rule: &str, key: &str) -> bool {
+    /// Whether it has a key of a name, by the secret of `digest`.
+    pub fn has_key(self, digest: &ValueDigest, name: &str, key: &str) -> bool {
         match self.0 {
             0 => false,
             WHOLE => true,
-            _ => self.has(digest.cohort(rule, key)),
+            _ => self.has(digest.cohort(name, key)),
         }
     }
 }
 
-impl FromStr for Rollout {
+impl FromStr for KeyShare {
     type Err = String;
 
     /// Reads `10%` or `0.25%`.
@@ -79,7 +88,7 @@ fn hundredths(text: &str) -> Option<u16> {
     u16::try_from(number).ok().filter(|number| *number <= WHOLE)
 }
 
-impl fmt::Display for Rollout {
+impl fmt::Display for KeyShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (whole, decimals) = (self.0 / 100, self.0 % 100);
         match decimals {
@@ -94,7 +103,7 @@ impl fmt::Display for Rollout {
 mod tests {
     use super::*;
 
-    fn rollout(text: &str) -> Rollout {
+    fn rollout(text: &str) -> KeyShare {
         text.parse().unwrap()
     }
 
@@ -120,9 +129,9 @@ mod tests {
             "", "%", "10", "10 %", "100.01%", "101%", "1000%", "1.234%", ".5%", "5.%", "-1%",
             "+1%", "1e1%", "ten%", "10%%", "١%",
         ] {
-            assert!(text.parse::<Rollout>().is_err(), "{text}");
+            assert!(text.parse::<KeyShare>().is_err(), "{text}");
         }
-        let unsigned = "12.5".parse::<Rollout>().unwrap_err();
+        let unsigned = "12.5".parse::<KeyShare>().unwrap_err();
         assert_eq!(unsigned, "the sign `%` is missing; write `12.5%`");
     }
 
