@@ -188,27 +188,8 @@ fn default_for(rate: &Rate, max_delay: Option<&OptionSpan>) -> Algorithm {
     }
 }
 
-const ALGORITHMS: [Algorithm; 7] = [
-    Algorithm::TOKEN_BUCKET,
-    Algorithm::LEAKY_BUCKET,
-    Algorithm::FIXED_WINDOW,
-    Algorithm::SlidingWindowLog,
-    Algorithm::SlidingWindowCounter,
-    Algorithm::SLIDING_WINDOW_SLOTS,
-    Algorithm::CONCURRENCY,
-];
-
 fn algorithm_named(name: &str) -> PyResult<Algorithm> {
-    let mut known = ALGORITHMS.into_iter();
-    known
-        .find(|algorithm| algorithm.name() == name)
-        .ok_or_else(|| {
-            let names: Vec<&str> = ALGORITHMS.iter().map(|known| known.name()).collect();
-            let names = names.join("`, `");
-            invalid_limit(format!(
-                "`{name}` is not an algorithm; expected one of `{names}`"
-            ))
-        })
+    Algorithm::named(name).map_err(|error| invalid_limit(error.to_string()))
 }
 
 fn anchor_named(name: &str) -> PyResult<Anchor> {

@@ -64,6 +64,21 @@ impl Outcome {
         }
     }
 
+    /// Whether this outcome speaks for a request rather than an earlier one: of two that deny, if its wait is longer; of
+    /// two that allow, if less remains, or as much and for a longer time. A denial always does rather than what is
+    /// allowed.
+    #[inline]
+    pub fn is_more_pressing(&self, earlier: &Self) -> bool {
+        match (self.allowed, earlier.allowed) {
+            (false, false) => self.retry > earlier.retry,
+            (true, true) => {
+                let until_reset = |outcome: &Self| outcome.reset_at.since(outcome.at);
+                (earlier.remaining, until_reset(self)) > (self.remaining, until_reset(earlier))
+            }
+            (is_allowed, _) => !is_allowed,
+        }
+    }
+
     /// This answer for a request that took nothing: its verdict, over the state as it still is.
     pub(crate) fn with_remaining_of(self, untouched: Self) -> Self {
         Self {
@@ -72,6 +87,19 @@ impl Outcome {
             ..self
         }
     }
+}
+
+/// The index of the outcome that speaks for all: the first of those that compare as the most
+/// [pressing](Outcome::is_more_pressing). Zero if there are none.
+#[inline]
+pub fn deciding(outcomes: &[Outcome]) -> usize {
+    let mut most = 0;
+    for (index, outcome) in outcomes.iter().enumerate().skip(1) {
+        if outcome.is_more_pressing(&outcomes[most]) {
+            most = index;
+        }
+    }
+    most
 }
 
 /// The answers to the charges of one request, in their order. Up to four need no allocation.
@@ -126,5 +154,55 @@ impl<'o> IntoIterator for &'o Outcomes {
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_seconds(1_000);
+
+    fn allowed(remaining: u64, reset: u64) -> Outcome {
+        Outcome {
+            allowed: true,
+            limit: 10,
+            remaining,
+            retry: Retry::Now,
+            reset_at: NOW + Micros::from_seconds(reset),
+            delay: Micros::ZERO,
+            at: NOW,
+        }
+    }
+
+    fn denied(retry: Retry) -> Outcome {
+        Outcome {
+            allowed: false,
+            retry,
+            ..allowed(0, 5)
+        }
+    }
+
+    #[test]
+    fn the_limit_that_decides_by_hand() {
+        let after = |seconds| denied(Retry::After(Micros::from_seconds(seconds)));
+        let resetting = |outcome: Outcome, seconds| Outcome {
+            reset_at: NOW + Micros::from_seconds(seconds),
+            ..outcome
+        };
+        #[rustfmt::skip]
+        let table = [
+            ("one limit",                               vec![allowed(3, 5)],                                0),
+            ("the fewest remaining",                    vec![allowed(3, 5), allowed(2, 1)],                 1),
+            ("then the longest time to reset",          vec![allowed(3, 5), allowed(3, 9), allowed(3, 7)],  1),
+            ("then their order",                        vec![allowed(3, 5), allowed(3, 5)],                 0),
+            ("a denial comes before what is allowed",   vec![allowed(0, 9), after(1)],                      1),
+            ("the longest wait of those that deny",     vec![after(1), after(3), after(2)],                 1),
+            ("never is the longest",                    vec![after(9), denied(Retry::Never), after(8)],     1),
+            ("of equal waits the first, whatever resets later", vec![after(2), resetting(after(2), 9)],     0),
+        ];
+        for (name, outcomes, decided_by) in table {
+            assert_eq!(deciding(&outcomes), decided_by, "{name}");
+        }
     }
 }

@@ -10,10 +10,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tidegate_core::algorithm::Form;
-use tidegate_core::{
-    Algorithm, Limit, Micros, Outcomes, PermitId, Request, Retry, Store, StoreError,
-};
+use tidegate_core::limit::wait_for_all;
+use tidegate_core::{Limit, Micros, Outcomes, PermitId, Request, Store, StoreError};
 use tokio::runtime::Handle;
 
 use crate::limiter::{Limiter, LimiterInner, SharedLimiter};
@@ -306,21 +304,13 @@ impl Reservation {
         max_wait: Micros,
     ) -> Result<Self, StoreError> {
         let limits = inner.limits.iter();
-        let patient: Vec<Limit> = limits.map(|limit| patient(limit, max_wait)).collect();
+        let patient: Vec<Limit> = limits.map(|limit| limit.patient(max_wait)).collect();
         let (outcomes, permit) = {
             let charges = inner.charges(&patient, &key, cost);
             let request = inner.request(&charges);
             (inner.store.charge(&request).await?, request.permit)
         };
-        let waits = patient
-            .iter()
-            .zip(&outcomes)
-            .map(|(limit, outcome)| match outcome.retry {
-                Retry::Now => Some(outcome.delay),
-                Retry::After(wait) => Some(wait + delay_after(limit, cost)),
-                Retry::Never => None,
-            });
-        let wait = waits.reduce(|one, other| Some(one?.max(other?))).flatten();
+        let wait = wait_for_all(&patient, &outcomes, cost);
         Ok(Self {
             inner,
             key,
@@ -396,28 +386,5 @@ fn complete(store: &Store, ending: impl Future<Output = ()> + Send + 'static) {
                 runtime.spawn(ending);
             }
         }
-    }
-}
-
-/// The same limit, with all the time there is to wait. Where that is more than it can count, it
-/// waits by asking again.
-fn patient(limit: &Limit, max_wait: Micros) -> Limit {
-    match limit.algorithm() {
-        Algorithm::TokenBucket { .. } => limit
-            .with_max_delay(max_wait)
-            .unwrap_or_else(|_| limit.clone()),
-        _ => limit.clone(),
-    }
-}
-
-/// What a denied request would still have to wait after it is admitted.
-fn delay_after(limit: &Limit, cost: u64) -> Micros {
-    match (limit.algorithm(), limit.form()) {
-        (Algorithm::TokenBucket { max_delay }, _) => max_delay,
-        // It is admitted when there is just room for it: all of the rest is before it.
-        (Algorithm::LeakyBucket { shape: true }, Form::Bucket(bucket)) => {
-            bucket.time_for(bucket.burst().saturating_sub(cost))
-        }
-        _ => Micros::ZERO,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use tidegate_core::outcome::deciding;
 use tidegate_core::{Outcome, Outcomes, PermitId};
 
 /// Whether a request may go on, and what its caller should know.
@@ -108,81 +109,5 @@ impl LimiterDecision {
 
     fn outcome(&self) -> &Outcome {
         &self.outcomes()[self.decided_by]
-    }
-}
-
-/// The outcome that speaks for all: the first of those that compare as the most pressing.
-pub(crate) fn deciding(outcomes: &[Outcome]) -> usize {
-    let mut most = 0;
-    for (index, outcome) in outcomes.iter().enumerate().skip(1) {
-        if is_more_pressing(outcome, &outcomes[most]) {
-            most = index;
-        }
-    }
-    most
-}
-
-/// Whether an outcome speaks for a request rather than an earlier one: of two that deny, if its wait is
-/// longer; of two that allow, if less remains, or as much and for a longer time. A denial always does
-/// rather than what is allowed.
-pub(crate) fn is_more_pressing(outcome: &Outcome, earlier: &Outcome) -> bool {
-    match (outcome.allowed, earlier.allowed) {
-        (false, false) => outcome.retry > earlier.retry,
-        (true, true) => {
-            let until_reset = |outcome: &Outcome| outcome.reset_at.since(outcome.at);
-            (earlier.remaining, until_reset(outcome)) > (outcome.remaining, until_reset(earlier))
-        }
-        (is_allowed, _) => !is_allowed,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tidegate_core::{Micros, Retry, Timestamp};
-
-    const NOW: Timestamp = Timestamp::from_seconds(1_000);
-
-    fn allowed(remaining: u64, reset: u64) -> Outcome {
-        Outcome {
-            allowed: true,
-            limit: 10,
-            remaining,
-            retry: Retry::Now,
-            reset_at: NOW + Micros::from_seconds(reset),
-            delay: Micros::ZERO,
-            at: NOW,
-        }
-    }
-
-    fn denied(retry: Retry) -> Outcome {
-        Outcome {
-            allowed: false,
-            retry,
-            ..allowed(0, 5)
-        }
-    }
-
-    #[test]
-    fn the_limit_that_decides_by_hand() {
-        let after = |seconds| denied(Retry::After(Micros::from_seconds(seconds)));
-        let resetting = |outcome: Outcome, seconds| Outcome {
-            reset_at: NOW + Micros::from_seconds(seconds),
-            ..outcome
-        };
-        #[rustfmt::skip]
-        let table = [
-            ("one limit",                               vec![allowed(3, 5)],                                0),
-            ("the fewest remaining",                    vec![allowed(3, 5), allowed(2, 1)],                 1),
-            ("then the longest time to reset",          vec![allowed(3, 5), allowed(3, 9), allowed(3, 7)],  1),
-            ("then their order",                        vec![allowed(3, 5), allowed(3, 5)],                 0),
-            ("a denial comes before what is allowed",   vec![allowed(0, 9), after(1)],                      1),
-            ("the longest wait of those that deny",     vec![after(1), after(3), after(2)],                 1),
-            ("never is the longest",                    vec![after(9), denied(Retry::Never), after(8)],     1),
-            ("of equal waits the first, whatever resets later", vec![after(2), resetting(after(2), 9)],     0),
-        ];
-        for (name, outcomes, decided_by) in table {
-            assert_eq!(deciding(&outcomes), decided_by, "{name}");
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! Why a limit was refused. Messages say what would be accepted.
 
-use super::{MAX_COUNT, MAX_SLOTS, MAX_WINDOW, MIN_WINDOW, Rate, Window};
+use super::{Algorithm, MAX_COUNT, MAX_SLOTS, MAX_WINDOW, MIN_WINDOW, Rate, Window};
 use crate::time::Micros;
 
 /// Why a limit was refused.
@@ -144,3 +144,11 @@ pub enum LimitError {
         rate: Rate,
     },
 }
+
+/// No algorithm has this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not an algorithm; expected one of `{names}`",
+    names = Algorithm::ALL.map(Algorithm::name).join("`, `")
+)]
+pub struct UnknownAlgorithm(pub(super) String);

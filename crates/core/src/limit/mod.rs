@@ -9,11 +9,13 @@ mod promise;
 mod rate;
 mod share;
 mod spelling;
+mod waiting;
 mod window;
 mod worst_case;
 
-pub use error::LimitError;
+pub use error::{LimitError, UnknownAlgorithm};
 pub use rate::Rate;
+pub use waiting::wait_for_all;
 pub use window::Window;
 pub(crate) use window::elapsed_in;
 pub use worst_case::WorstCase;
@@ -110,6 +112,17 @@ impl Algorithm {
         lease_ttl: DEFAULT_LEASE_TTL,
     };
 
+    /// Every algorithm, with its default options.
+    pub const ALL: [Self; 7] = [
+        Self::TOKEN_BUCKET,
+        Self::LEAKY_BUCKET,
+        Self::FIXED_WINDOW,
+        Self::SlidingWindowLog,
+        Self::SlidingWindowCounter,
+        Self::SLIDING_WINDOW_SLOTS,
+        Self::CONCURRENCY,
+    ];
+
     /// The algorithm of a rate that names none: a token bucket, or a fixed window of the clock if the
     /// window is a day or longer and there is no burst.
     ///
@@ -129,6 +142,22 @@ impl Algorithm {
             }
             Some(Window::Span(_)) | None => Self::TOKEN_BUCKET,
         }
+    }
+
+    /// The algorithm with this [name](Self::name), with its default options.
+    ///
+    /// ```
+    /// use tidegate_core::Algorithm;
+    ///
+    /// assert_eq!(Algorithm::named("token_bucket").unwrap(), Algorithm::TOKEN_BUCKET);
+    /// let error = Algorithm::named("leaky").unwrap_err().to_string();
+    /// assert!(error.starts_with("`leaky` is not an algorithm; expected one of `token_bucket`, `leaky_bucket`"));
+    /// ```
+    pub fn named(name: &str) -> Result<Self, UnknownAlgorithm> {
+        let mut known = Self::ALL.into_iter();
+        known
+            .find(|algorithm| algorithm.name() == name)
+            .ok_or_else(|| UnknownAlgorithm(name.to_owned()))
     }
 
     /// The name in rules, metrics and documents.

@@ -11,7 +11,6 @@ use tidegate_core::{Algorithm, Limit, Outcome, PermitId, Retry};
 use super::in_force::InForce;
 use super::observed_candidate::count_candidates;
 use super::rule_decision::{Lacking, RuleDecision, RuleDecisions};
-use crate::limiter_decision::is_more_pressing;
 use crate::reason::Reason;
 use crate::rules::{FrontEnd, MissingNames, OnStoreFailure, Rule};
 
@@ -315,7 +314,7 @@ fn headline_of(in_force: &InForce, rules: &[RuleDecision]) -> Option<(usize, usi
     for (index, rule) in rules.iter().enumerate().filter(|(_, rule)| decides(rule)) {
         for (limit, answer) in rule.answers.iter().enumerate() {
             let outcome = &answer.outcome;
-            if headline.is_none_or(|(_, earlier)| is_more_pressing(outcome, earlier)) {
+            if headline.is_none_or(|(_, earlier)| outcome.is_more_pressing(earlier)) {
                 headline = Some(((index, limit), outcome));
             }
         }

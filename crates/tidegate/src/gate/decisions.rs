@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 use tidegate_core::Outcome;
 use tidegate_core::headers::{HeaderSettings, Headers, Item};
+use tidegate_core::outcome::deciding;
 
 use super::{Decision, LimitOutcome};
-use crate::limiter_decision::deciding;
 use crate::reason::Reason;
 
 /// What was decided about each part of a request, in their order.

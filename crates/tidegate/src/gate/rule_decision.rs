@@ -8,7 +8,6 @@ use smol_str::SmolStr;
 use tidegate_core::{Charge, Limit, Micros, Outcome, Retry, Timestamp};
 
 use super::in_force::InForce;
-use crate::limiter_decision::is_more_pressing;
 use crate::reason::Reason;
 use crate::rules::{
     FrontEnd, Grant, GrantSource, MissingNames, Mode, OnStoreFailure, Rule, Share, Verdict,
@@ -251,7 +250,7 @@ impl RuleDecision {
         let mut answers = self.answers.iter();
         let first = answers.next()?;
         Some(answers.fold(first, |decisive, next| {
-            if is_more_pressing(&next.outcome, &decisive.outcome) {
+            if next.outcome.is_more_pressing(&decisive.outcome) {
                 next
             } else {
                 decisive
