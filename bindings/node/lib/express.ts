@@ -1,0 +1,162 @@
+// The store of express-rate-limit, and of hono-rate-limiter, whose stores have the same methods.
+
+import { Counters, type Usage } from './counters.js'
+import { LimitError } from './errors.js'
+import { forgetAll, giveBack } from './internal.js'
+import type { AlgorithmName } from './limiter.js'
+import { andThen, givenLimiter, hitsOf, timeOf, waitOf, type Eventually, type StoreChoice } from './store_limiter.js'
+
+export interface TidegateStoreOptions extends StoreChoice {
+  /** How to count: `fixed_window` by default, which counts denied requests as `MemoryStore` does. */
+  algorithm?: AlgorithmName
+  /** What keys begin with, to tell stores apart that share a `limiter`. */
+  prefix?: string
+}
+
+/** What a store reads of the options of the rate limiter. */
+export interface RateLimitOptions {
+  windowMs: number
+  limit?: unknown
+  max?: unknown
+  skipFailedRequests?: boolean
+  skipSuccessfulRequests?: boolean
+}
+
+export interface HitInfo {
+  /** Requests so far; more than the limit if this one is denied. */
+  totalHits: number
+  /** When the window ends; if denied by another algorithm, when a retry is allowed. */
+  resetTime: Date
+}
+
+/** How many charges are remembered that may be taken back. */
+const MAX_CHARGES = 100_000
+
+/** Counts for express-rate-limit and hono-rate-limiter, in memory or with a `RedisLimiter`. */
+export class TidegateStore {
+  /** What keys begin with. */
+  readonly prefix: string
+  /** Whether no other store counts the same keys. */
+  readonly localKeys: boolean
+  readonly #counters: Counters | undefined
+  readonly #limiter: ReturnType<typeof givenLimiter>
+  /** When keys were last charged, if requests may be taken back and that depends on it. */
+  readonly #charges = new Map<string, number>()
+  #limit = 5
+  #windowMs = 60_000
+  #remembersCharges = false
+  /** Why the options are refused, for callers that only log what `init` throws. */
+  #problem: Error | undefined
+
+  constructor(options: TidegateStoreOptions = {}) {
+    this.#limiter = givenLimiter(options)
+    this.#counters = this.#limiter === undefined ? new Counters(options.algorithm ?? 'fixed_window') : undefined
+    this.prefix = options.prefix ?? ''
+    this.localKeys = this.#limiter === undefined
+  }
+
+  /** Called by the rate limiter with its options. */
+  init(options: RateLimitOptions): void {
+    const limit = options.limit ?? options.max
+    const name = this.#counters?.algorithm ?? 'limiter'
+    this.#problem = undefined
+    this.#windowMs = options.windowMs
+    try {
+      if (this.#counters?.countsDenied !== true) {
+        if (typeof limit === 'function') {
+          throw new LimitError(`a \`limit\` that is a function needs the algorithm \`fixed_window\`, and not \`${name}\`; give a number, or leave that out`)
+        }
+        if (limit !== undefined && (typeof limit !== 'number' || Number.isNaN(limit))) throw new LimitError(`\`${String(limit)}\` is not a limit; give a number`)
+      }
+      if (typeof limit === 'number') this.#limit = Math.floor(limit)
+      if (this.#windowMs > 0 && this.#isCounted()) this.#counters?.set(this.#limit, this.#windowMs)
+    } catch (error) {
+      this.#problem = error as Error
+      throw error
+    }
+    const mayTakeBack = options.skipFailedRequests === true || options.skipSuccessfulRequests === true
+    this.#remembersCharges = mayTakeBack && this.#counters?.countsDenied !== true
+  }
+
+  /** Counts a request of a key. */
+  increment(key: string): Eventually<HitInfo> {
+    if (this.#problem !== undefined) throw this.#problem
+    const now = Date.now()
+    const name = this.#named(key)
+    if (this.#counters === undefined) {
+      return andThen(this.#limiter!.check(name), (decision) => {
+        if (decision.allowed) this.#remember(name, timeOf(decision))
+        return { totalHits: hitsOf(decision, this.#limit), resetTime: new Date(now + waitOf(decision, now)) }
+      })
+    }
+    if (!(this.#windowMs > 0) || !this.#isCounted()) return { totalHits: 1, resetTime: new Date(now + this.#windowMs) }
+    const usage = this.#counters.charge(name, now)
+    if (this.#remembersCharges && usage.allowed) this.#remember(name, usage.at)
+    return this.#info(usage, now)
+  }
+
+  /** Takes back a request of a key. */
+  decrement(key: string): Eventually<void> {
+    const [now, name] = [Date.now(), this.#named(key)]
+    const chargedAt = this.#charges.get(name)
+    this.#charges.delete(name)
+    if (this.#counters === undefined) return this.#limiter![giveBack](name, 1, chargedAt ?? now)
+    // A moment later, so that it is certainly after a reset of the same instant.
+    if (this.#windowMs > 0 && this.#isCounted()) this.#counters.giveBack(name, chargedAt ?? now + 0.001, now)
+  }
+
+  /** What a key has used; nothing if it has used nothing. */
+  get(key: string): Eventually<HitInfo | undefined> {
+    const [now, name] = [Date.now(), this.#named(key)]
+    if (this.#counters === undefined) {
+      return andThen(this.#limiter!.peek(name, 0), (decision) => {
+        const totalHits = Math.max(0, this.#limit - decision.remaining)
+        return totalHits === 0 ? undefined : { totalHits, resetTime: new Date(decision.resetAt * 1e3) }
+      })
+    }
+    const usage = this.#counters.peek(name, now)
+    return usage === undefined ? undefined : { totalHits: usage.used, resetTime: new Date(usage.resetAt) }
+  }
+
+  /** Forgets what a key has used. */
+  resetKey(key: string): Eventually<void> {
+    const name = this.#named(key)
+    this.#charges.delete(name)
+    return this.#counters === undefined ? this.#limiter!.reset(name) : this.#counters.reset(name, Date.now())
+  }
+
+  /** Forgets what all keys have used. */
+  resetAll(): void {
+    this.#charges.clear()
+    if (this.#limiter === undefined) return this.#counters!.clear()
+    if (this.#limiter[forgetAll] === undefined) throw new TypeError('counters in Redis are shared with others; reset keys one by one')
+    this.#limiter[forgetAll]()
+  }
+
+  /** Frees the memory of counters of its own. */
+  shutdown(): void {
+    this.#charges.clear()
+    this.#counters?.clear()
+  }
+
+  #info(usage: Usage, now: number): HitInfo {
+    if (usage.allowed || this.#counters!.countsDenied) return { totalHits: Math.max(1, usage.used), resetTime: new Date(usage.resetAt) }
+    return { totalHits: this.#limit + 1, resetTime: new Date(now + usage.retry) }
+  }
+
+  /** Whether there is anything to count: a limit of nothing denies without. */
+  #isCounted(): boolean {
+    return this.#limit >= 1 || this.#counters!.countsDenied
+  }
+
+  #named(key: string): string {
+    return this.prefix === '' ? key : this.prefix + key
+  }
+
+  #remember(name: string, at: number): void {
+    if (!this.#remembersCharges) return
+    this.#charges.delete(name)
+    this.#charges.set(name, at)
+    if (this.#charges.size > MAX_CHARGES) this.#charges.delete(this.#charges.keys().next().value!)
+  }
+}

@@ -1,0 +1,109 @@
+// The store of @fastify/rate-limit.
+
+import { Counters, type Usage } from './counters.js'
+import { LimitError } from './errors.js'
+import type { AlgorithmName } from './limiter.js'
+import { andThen, givenLimiter, hitsOf, waitOf, type StoreChoice } from './store_limiter.js'
+
+export interface FastifyStoreOptions extends StoreChoice {
+  /** How to count: `fixed_window` by default, which counts denied requests as the built-in store does. */
+  algorithm?: AlgorithmName
+}
+
+/** What a store reads of the options of the plugin, or of a route. */
+export interface FastifyRateLimitOptions {
+  ban?: number
+  continueExceeding?: boolean
+  exponentialBackoff?: boolean
+}
+
+export interface FastifyUsage {
+  /** Requests so far; more than `max` if this one is denied. */
+  current: number
+  /** Milliseconds until the window ends; if denied by another algorithm, until a retry is allowed. */
+  ttl: number
+}
+
+export type FastifyCallback = (error: Error | null, usage?: FastifyUsage) => void
+
+export interface FastifyStore {
+  incr(key: string, callback: FastifyCallback, timeWindow: number, max: number): void
+  read(key: string, callback: FastifyCallback, timeWindow: number, max?: number): void
+  child(routeOptions: object): FastifyStore
+}
+
+export type FastifyStoreConstructor = new (options: object) => FastifyStore
+
+/** A class of stores for the option `store` of @fastify/rate-limit. Each route counts by itself. */
+export function tidegateStore(choice: FastifyStoreOptions = {}): FastifyStoreConstructor {
+  const limiter = givenLimiter(choice)
+  const algorithm = choice.algorithm ?? 'fixed_window'
+  // Reports a wrong name here, and not at the first request.
+  if (limiter === undefined) new Counters(algorithm)
+
+  return class TidegateFastifyStore implements FastifyStore {
+    readonly #counters = limiter === undefined ? new Counters(algorithm) : undefined
+
+    constructor(given: object) {
+      const options = given as FastifyRateLimitOptions | undefined
+      for (const name of ['continueExceeding', 'exponentialBackoff'] as const) {
+        if (options?.[name] === true) {
+          throw new LimitError(`\`${name}\` lets denied requests prolong the window, which Tidegate does not; leave it out`)
+        }
+      }
+      if ((options?.ban ?? -1) >= 0 && this.#counters?.countsDenied !== true) {
+        throw new LimitError('`ban` counts denied requests, which only `fixed_window` does; leave it out, or count by that algorithm')
+      }
+    }
+
+    incr(key: string, callback: FastifyCallback, timeWindow: number, max: number): void {
+      if (limiter !== undefined) return this.#ask(() => limiter.check(key), callback, max)
+      this.#answer(callback, () => {
+        if (!(timeWindow > 0)) return { current: 1, ttl: 0 }
+        if (!(max >= 1) && !this.#counters!.countsDenied) return { current: max + 1, ttl: timeWindow }
+        const now = Date.now()
+        this.#counters!.set(max, timeWindow)
+        const usage = this.#counters!.charge(key, now)
+        return this.#isDenied(usage) ? { current: max + 1, ttl: usage.retry } : { current: usage.used, ttl: usage.resetAt - now }
+      })
+    }
+
+    read(key: string, callback: FastifyCallback, timeWindow: number, max = 1): void {
+      if (limiter !== undefined) return this.#ask(() => limiter.peek(key, 0), callback, max)
+      this.#answer(callback, () => {
+        if (!(timeWindow > 0) || (!(max >= 1) && !this.#counters!.countsDenied)) return { current: 0, ttl: 0 }
+        const now = Date.now()
+        this.#counters!.set(max, timeWindow)
+        const usage = this.#counters!.peek(key, now)
+        return usage === undefined ? { current: 0, ttl: 0 } : { current: usage.used, ttl: usage.resetAt - now }
+      })
+    }
+
+    child(routeOptions: object): FastifyStore {
+      return new TidegateFastifyStore(routeOptions)
+    }
+
+    #isDenied(usage: Usage): boolean {
+      return !usage.allowed && !this.#counters!.countsDenied
+    }
+
+    #answer(callback: FastifyCallback, answer: () => FastifyUsage): void {
+      let usage: FastifyUsage
+      try {
+        usage = answer()
+      } catch (error) {
+        return callback(error as Error)
+      }
+      callback(null, usage)
+    }
+
+    #ask(ask: () => ReturnType<NonNullable<typeof limiter>['check']>, callback: FastifyCallback, max: number): void {
+      const now = Date.now()
+      const answer = async (): Promise<FastifyUsage> => {
+        const decision = await ask()
+        return andThen(decision, (made) => ({ current: hitsOf(made, max), ttl: waitOf(made, now) }))
+      }
+      answer().then((usage) => callback(null, usage), (error: Error) => callback(error))
+    }
+  }
+}
