@@ -2,30 +2,51 @@
 
 import { notAKey, shown } from './arguments.js'
 import { LimitError } from './errors.js'
+import { FixedWindows } from './fixed_windows.js'
 import type { AlgorithmName } from './limiter.js'
 import { checked, freeWith, numbers, settleBuffers, wasm, write, writeSecret } from './wasm.js'
 
-/** The most that a window counts. Fixed windows count denied requests, too, so that their limit is above any other. */
 const MAX_COUNT = 1_000_000_000
 const MAX_KEYS = 1_000_000
 
-/** What a key has used. Times are milliseconds. */
-export interface Usage {
-  allowed: boolean
-  used: number
-  /** When all of it is free again. */
-  resetAt: number
-  /** How long until the request would be allowed; zero if it was. */
-  retry: number
-  /** When it was charged. */
-  at: number
-}
-
-/** Counts keys by one algorithm, in windows and with limits that may differ from call to call. */
-export class Counters {
+/** What stores count with. Answers are read from its fields, so that no object is made for each request. */
+export interface KeyCounters {
   readonly algorithm: AlgorithmName
   /** Whether denied requests count, as in the built-in stores with a fixed window. */
   readonly countsDenied: boolean
+  /** Of the last answer: what the key has used. */
+  readonly used: number
+  /** Of the last answer: when all of it is free again, in Unix milliseconds. */
+  readonly resetAt: number
+  /** Of the last answer: milliseconds until the request would be allowed. */
+  readonly retry: number
+  /** Of the last answer: when it was decided, in Unix milliseconds. */
+  readonly at: number
+  /** Of the last answer: `resetAt` as a date. */
+  readonly resetTime: Date
+  /** Counts a request if it is allowed, and answers whether it is. Throws if that is no limit. */
+  charge(key: string, limit: number, windowMs: number, now: number): boolean
+  /** Answers whether a request would be allowed. */
+  peek(key: string, limit: number, windowMs: number, now: number): boolean
+  /** Takes one request back, which was charged at this time. */
+  giveBack(key: string, chargedAt: number, now: number): void
+  reset(key: string, now: number): void
+  clear(): void
+}
+
+/** Counters for the algorithm that a store is given. */
+export function countersFor(algorithm: AlgorithmName): KeyCounters {
+  return algorithm === 'fixed_window' ? new FixedWindows() : new Counters(algorithm)
+}
+
+/** Counts keys by one algorithm, in windows and with limits that may differ from call to call. */
+export class Counters implements KeyCounters {
+  readonly algorithm: AlgorithmName
+  readonly countsDenied = false
+  used = 0
+  resetAt = 0
+  retry = 0
+  at = 0
   readonly #limiter: number
   #count = 1
   #windowMs = 1000
@@ -37,32 +58,37 @@ export class Counters {
       throw new LimitError('`concurrency` counts requests in progress, which this store does not see the end of; give another algorithm')
     }
     this.algorithm = algorithm
-    this.countsDenied = algorithm === 'fixed_window'
     this.#limiter = checked(wasm.store_new(write(algorithm), MAX_KEYS))
     freeWith(this, this.#limiter)
   }
 
+  charge(key: string, limit: number, windowMs: number, now: number): boolean {
+    if (limit !== this.#count || windowMs !== this.#windowMs) this.set(limit, windowMs)
+    const length = this.#write(key)
+    return this.#read(wasm.limiter_check(this.#limiter, length, 1, now))
+  }
+
+  peek(key: string, limit: number, windowMs: number, now: number): boolean {
+    if (limit !== this.#count || windowMs !== this.#windowMs) this.set(limit, windowMs)
+    const length = this.#write(key)
+    return this.#read(wasm.limiter_peek(this.#limiter, length, 1, now))
+  }
+
+  get resetTime(): Date {
+    return new Date(this.resetAt)
+  }
+
   /** Counts `limit` in `windowMs` from now on. Throws if that is no limit. */
   set(limit: number, windowMs: number): void {
-    const count = this.countsDenied ? MAX_COUNT : limit
-    if (count === this.#count && windowMs === this.#windowMs) return
-    if (typeof count !== 'number' || !(count <= MAX_COUNT)) throw new LimitError(`\`${shown(count)}\` is not a limit; give at most ${MAX_COUNT}`)
-    checked(wasm.limiter_set(this.#limiter, Math.floor(count), windowMs))
-    this.#count = count
+    if (typeof limit !== 'number' || !(limit <= MAX_COUNT)) throw new LimitError(`\`${shown(limit)}\` is not a limit; give at most ${MAX_COUNT}`)
+    checked(wasm.limiter_set(this.#limiter, Math.floor(limit), windowMs))
+    this.#count = limit
     this.#windowMs = windowMs
   }
 
-  /** Counts a request, if it is allowed. */
-  charge(key: string, now: number): Usage {
+  giveBack(key: string, chargedAt: number, now: number): void {
     const length = this.#write(key)
-    return this.#usage(wasm.limiter_check(this.#limiter, length, 1, now), now)
-  }
-
-  /** What a key has used; nothing if it has used nothing. */
-  peek(key: string, now: number): Usage | undefined {
-    const length = this.#write(key)
-    const usage = this.#usage(wasm.limiter_peek(this.#limiter, length, 1, now), now)
-    return usage.used === 0 ? undefined : usage
+    wasm.limiter_give_back(this.#limiter, length, 1, chargedAt, now)
   }
 
   reset(key: string, now: number): void {
@@ -74,22 +100,13 @@ export class Counters {
     if (this.#isOpen) wasm.limiter_clear(this.#limiter)
   }
 
-  /** Takes one request back, which was charged at this time. */
-  giveBack(key: string, chargedAt: number, now: number): void {
-    const length = this.#write(key)
-    wasm.limiter_give_back(this.#limiter, length, 1, chargedAt, now)
-  }
-
-  #usage(code: number, now: number): Usage {
+  #read(code: number): boolean {
     settleBuffers()
-    const retry = numbers[3]!
-    return {
-      allowed: (code & 1) === 1,
-      used: numbers[1]! - numbers[2]!,
-      resetAt: numbers[4]! / 1e3,
-      retry: retry / 1e3,
-      at: Math.max(now, numbers[6]! / 1e3),
-    }
+    this.used = numbers[1]! - numbers[2]!
+    this.resetAt = numbers[4]! / 1e3
+    this.retry = numbers[3]! / 1e3
+    this.at = numbers[6]! / 1e3
+    return code === 1
   }
 
   /** The built-in stores count numbers, too; a missing identity must not become a counter that clients share. */

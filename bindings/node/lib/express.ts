@@ -1,7 +1,8 @@
 // The store of express-rate-limit, and of hono-rate-limiter, whose stores have the same methods.
 
-import { Counters, type Usage } from './counters.js'
+import { Counters, countersFor, type KeyCounters } from './counters.js'
 import { LimitError } from './errors.js'
+import { FixedWindows } from './fixed_windows.js'
 import { forgetAll, giveBack } from './internal.js'
 import type { AlgorithmName } from './limiter.js'
 import { andThen, givenLimiter, hitsOf, timeOf, waitOf, type Eventually, type StoreChoice } from './store_limiter.js'
@@ -38,19 +39,24 @@ export class TidegateStore {
   readonly prefix: string
   /** Whether no other store counts the same keys. */
   readonly localKeys: boolean
-  readonly #counters: Counters | undefined
+  readonly #counters: KeyCounters | undefined
+  /** The same, if they are fixed windows. */
+  readonly #windows: FixedWindows | undefined
   readonly #limiter: ReturnType<typeof givenLimiter>
   /** When keys were last charged, if requests may be taken back and that depends on it. */
   readonly #charges = new Map<string, number>()
   #limit = 5
   #windowMs = 60_000
+  /** Whether there is anything to count: a limit of nothing denies without. */
+  #isCounted = true
   #remembersCharges = false
   /** Why the options are refused, for callers that only log what `init` throws. */
   #problem: Error | undefined
 
   constructor(options: TidegateStoreOptions = {}) {
     this.#limiter = givenLimiter(options)
-    this.#counters = this.#limiter === undefined ? new Counters(options.algorithm ?? 'fixed_window') : undefined
+    this.#counters = this.#limiter === undefined ? countersFor(options.algorithm ?? 'fixed_window') : undefined
+    this.#windows = this.#counters instanceof FixedWindows ? this.#counters : undefined
     this.prefix = options.prefix ?? ''
     this.localKeys = this.#limiter === undefined
   }
@@ -69,7 +75,8 @@ export class TidegateStore {
         if (limit !== undefined && (typeof limit !== 'number' || Number.isNaN(limit))) throw new LimitError(`\`${String(limit)}\` is not a limit; give a number`)
       }
       if (typeof limit === 'number') this.#limit = Math.floor(limit)
-      if (this.#windowMs > 0 && this.#isCounted()) this.#counters?.set(this.#limit, this.#windowMs)
+      this.#isCounted = this.#windowMs > 0 && (this.#limit >= 1 || this.#counters?.countsDenied === true)
+      if (this.#isCounted && this.#counters instanceof Counters) this.#counters.set(this.#limit, this.#windowMs)
     } catch (error) {
       this.#problem = error as Error
       throw error
@@ -82,17 +89,18 @@ export class TidegateStore {
   increment(key: string): Eventually<HitInfo> {
     if (this.#problem !== undefined) throw this.#problem
     const now = Date.now()
-    const name = this.#named(key)
-    if (this.#counters === undefined) {
-      return andThen(this.#limiter!.check(name), (decision) => {
-        if (decision.allowed) this.#remember(name, timeOf(decision))
-        return { totalHits: hitsOf(decision, this.#limit), resetTime: new Date(now + waitOf(decision, now)) }
-      })
+    const name = this.prefix === '' ? key : this.prefix + key
+    if (this.#windows !== undefined && this.#isCounted) {
+      const { used, resetTime } = this.#windows.hit(name, this.#windowMs, now)
+      return { totalHits: used, resetTime }
     }
-    if (!(this.#windowMs > 0) || !this.#isCounted()) return { totalHits: 1, resetTime: new Date(now + this.#windowMs) }
-    const usage = this.#counters.charge(name, now)
-    if (this.#remembersCharges && usage.allowed) this.#remember(name, usage.at)
-    return this.#info(usage, now)
+    const counters = this.#counters
+    if (counters === undefined) return this.#ask(name, now)
+    if (!this.#isCounted) return { totalHits: this.#windowMs > 0 ? this.#limit + 1 : 1, resetTime: new Date(now + this.#windowMs) }
+    const isAllowed = counters.charge(name, this.#limit, this.#windowMs, now)
+    if (!isAllowed) return { totalHits: this.#limit + 1, resetTime: new Date(now + counters.retry) }
+    if (this.#remembersCharges) this.#remember(name, counters.at)
+    return { totalHits: counters.used, resetTime: counters.resetTime }
   }
 
   /** Takes back a request of a key. */
@@ -102,7 +110,7 @@ export class TidegateStore {
     this.#charges.delete(name)
     if (this.#counters === undefined) return this.#limiter![giveBack](name, 1, chargedAt ?? now)
     // A moment later, so that it is certainly after a reset of the same instant.
-    if (this.#windowMs > 0 && this.#isCounted()) this.#counters.giveBack(name, chargedAt ?? now + 0.001, now)
+    if (this.#isCounted) this.#counters.giveBack(name, chargedAt ?? now + 0.001, now)
   }
 
   /** What a key has used; nothing if it has used nothing. */
@@ -114,8 +122,10 @@ export class TidegateStore {
         return totalHits === 0 ? undefined : { totalHits, resetTime: new Date(decision.resetAt * 1e3) }
       })
     }
-    const usage = this.#counters.peek(name, now)
-    return usage === undefined ? undefined : { totalHits: usage.used, resetTime: new Date(usage.resetAt) }
+    if (!this.#isCounted) return undefined
+    this.#counters.peek(name, this.#limit, this.#windowMs, now)
+    const { used, resetTime } = this.#counters
+    return used === 0 ? undefined : { totalHits: used, resetTime }
   }
 
   /** Forgets what a key has used. */
@@ -139,14 +149,11 @@ export class TidegateStore {
     this.#counters?.clear()
   }
 
-  #info(usage: Usage, now: number): HitInfo {
-    if (usage.allowed || this.#counters!.countsDenied) return { totalHits: Math.max(1, usage.used), resetTime: new Date(usage.resetAt) }
-    return { totalHits: this.#limit + 1, resetTime: new Date(now + usage.retry) }
-  }
-
-  /** Whether there is anything to count: a limit of nothing denies without. */
-  #isCounted(): boolean {
-    return this.#limit >= 1 || this.#counters!.countsDenied
+  #ask(name: string, now: number): Eventually<HitInfo> {
+    return andThen(this.#limiter!.check(name), (decision) => {
+      if (decision.allowed && this.#remembersCharges) this.#remember(name, timeOf(decision))
+      return { totalHits: hitsOf(decision, this.#limit), resetTime: new Date(now + waitOf(decision, now)) }
+    })
   }
 
   #named(key: string): string {
@@ -154,7 +161,6 @@ export class TidegateStore {
   }
 
   #remember(name: string, at: number): void {
-    if (!this.#remembersCharges) return
     this.#charges.delete(name)
     this.#charges.set(name, at)
     if (this.#charges.size > MAX_CHARGES) this.#charges.delete(this.#charges.keys().next().value!)

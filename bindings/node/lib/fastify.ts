@@ -1,6 +1,6 @@
 // The store of @fastify/rate-limit.
 
-import { Counters, type Usage } from './counters.js'
+import { countersFor } from './counters.js'
 import { LimitError } from './errors.js'
 import type { AlgorithmName } from './limiter.js'
 import { andThen, givenLimiter, hitsOf, waitOf, type StoreChoice } from './store_limiter.js'
@@ -39,10 +39,10 @@ export function tidegateStore(choice: FastifyStoreOptions = {}): FastifyStoreCon
   const limiter = givenLimiter(choice)
   const algorithm = choice.algorithm ?? 'fixed_window'
   // Reports a wrong name here, and not at the first request.
-  if (limiter === undefined) new Counters(algorithm)
+  if (limiter === undefined) countersFor(algorithm)
 
   return class TidegateFastifyStore implements FastifyStore {
-    readonly #counters = limiter === undefined ? new Counters(algorithm) : undefined
+    readonly #counters = limiter === undefined ? countersFor(algorithm) : undefined
 
     constructor(given: object) {
       const options = given as FastifyRateLimitOptions | undefined
@@ -62,9 +62,9 @@ export function tidegateStore(choice: FastifyStoreOptions = {}): FastifyStoreCon
         if (!(timeWindow > 0)) return { current: 1, ttl: 0 }
         if (!(max >= 1) && !this.#counters!.countsDenied) return { current: max + 1, ttl: timeWindow }
         const now = Date.now()
-        this.#counters!.set(max, timeWindow)
-        const usage = this.#counters!.charge(key, now)
-        return this.#isDenied(usage) ? { current: max + 1, ttl: usage.retry } : { current: usage.used, ttl: usage.resetAt - now }
+        const counters = this.#counters!
+        const isAllowed = counters.charge(key, max, timeWindow, now)
+        return isAllowed || counters.countsDenied ? { current: counters.used, ttl: counters.resetAt - now } : { current: max + 1, ttl: counters.retry }
       })
     }
 
@@ -73,18 +73,14 @@ export function tidegateStore(choice: FastifyStoreOptions = {}): FastifyStoreCon
       this.#answer(callback, () => {
         if (!(timeWindow > 0) || (!(max >= 1) && !this.#counters!.countsDenied)) return { current: 0, ttl: 0 }
         const now = Date.now()
-        this.#counters!.set(max, timeWindow)
-        const usage = this.#counters!.peek(key, now)
-        return usage === undefined ? { current: 0, ttl: 0 } : { current: usage.used, ttl: usage.resetAt - now }
+        this.#counters!.peek(key, max, timeWindow, now)
+        const { used, resetAt } = this.#counters!
+        return { current: used, ttl: used === 0 ? 0 : resetAt - now }
       })
     }
 
     child(routeOptions: object): FastifyStore {
       return new TidegateFastifyStore(routeOptions)
-    }
-
-    #isDenied(usage: Usage): boolean {
-      return !usage.allowed && !this.#counters!.countsDenied
     }
 
     #answer(callback: FastifyCallback, answer: () => FastifyUsage): void {

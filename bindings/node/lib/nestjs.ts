@@ -1,6 +1,6 @@
 // The storage of @nestjs/throttler.
 
-import { Counters } from './counters.js'
+import { countersFor, type KeyCounters } from './counters.js'
 import type { AlgorithmName } from './limiter.js'
 import { givenLimiter, hitsOf, waitOf, type StoreChoice } from './store_limiter.js'
 
@@ -22,14 +22,14 @@ const MAX_BLOCKS = 1_000_000
 
 /** Counts for @nestjs/throttler, in memory or with a `RedisLimiter`. */
 export class TidegateThrottlerStorage {
-  readonly #counters: Counters | undefined
+  readonly #counters: KeyCounters | undefined
   readonly #limiter: ReturnType<typeof givenLimiter>
   /** Until when keys are blocked, where that is longer or shorter than the window. */
   readonly #blocks = new Map<string, number>()
 
   constructor(options: ThrottlerStorageOptions = {}) {
     this.#limiter = givenLimiter(options)
-    this.#counters = this.#limiter === undefined ? new Counters(options.algorithm ?? 'sliding_window_log') : undefined
+    this.#counters = this.#limiter === undefined ? countersFor(options.algorithm ?? 'sliding_window_log') : undefined
   }
 
   /** Counts a request. Times are milliseconds. */
@@ -64,11 +64,11 @@ export class TidegateThrottlerStorage {
     if (this.#limiter !== undefined) return this.#ask(key, limit, now)
     if (!(limit >= 1)) return blocked(limit, ttl, ttl)
     if (!(ttl > 0)) return { totalHits: 1, timeToExpire: 0, isBlocked: false, timeToBlockExpire: 0 }
-    this.#counters!.set(limit, ttl)
-    const usage = this.#counters!.charge(key, now)
-    const isBlocked = this.#counters!.countsDenied ? usage.used > limit : !usage.allowed
-    if (isBlocked) return blocked(limit, usage.resetAt - now, this.#counters!.countsDenied ? usage.resetAt - now : usage.retry)
-    return { totalHits: usage.used, timeToExpire: seconds(usage.resetAt - now), isBlocked, timeToBlockExpire: 0 }
+    const counters = this.#counters!
+    const isAllowed = counters.charge(key, limit, ttl, now)
+    const resets = counters.resetAt - now
+    if (counters.countsDenied ? counters.used > limit : !isAllowed) return blocked(limit, resets, counters.countsDenied ? resets : counters.retry)
+    return { totalHits: counters.used, timeToExpire: seconds(resets), isBlocked: false, timeToBlockExpire: 0 }
   }
 
   async #ask(key: string, limit: number, now: number): Promise<ThrottlerRecord> {

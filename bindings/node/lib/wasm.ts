@@ -81,11 +81,12 @@ export function write(text: string): number {
   if (input.length === 0) refresh()
   const length = text.length
   if (length <= SHORT) {
+    const bytes = input
     let index = 0
     for (; index < length; index++) {
       const unit = text.charCodeAt(index)
       if (unit > 127) break
-      input[index] = unit
+      bytes[index] = unit
     }
     if (index === length) return length
   }

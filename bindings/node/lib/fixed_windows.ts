@@ -1,0 +1,101 @@
+// Fixed windows as the built-in stores of other libraries count them: from the first request on, denied requests too. They
+// are no limit, only a count, so there is nothing that the WebAssembly would decide, and a map is faster than a call.
+
+import type { KeyCounters } from './counters.js'
+import { notAKey } from './arguments.js'
+
+const MAX_KEYS = 1_000_000
+
+/** The window of a key. */
+export interface OpenWindow {
+  used: number
+  openedAt: number
+  resetTime: Date
+}
+
+/** Counts keys in windows. Keys whose window is over are forgotten two windows later, without a timer. */
+export class FixedWindows implements KeyCounters {
+  readonly algorithm = 'fixed_window'
+  readonly countsDenied = true
+  used = 0
+  resetAt = 0
+  retry = 0
+  at = 0
+  resetTime = new Date(0)
+  readonly #maxKeys: number
+  #current = new Map<string, OpenWindow>()
+  #previous = new Map<string, OpenWindow>()
+  #turnsAt = 0
+
+  constructor(maxKeys = MAX_KEYS) {
+    this.#maxKeys = maxKeys
+  }
+
+  /** Counts a request, and returns the window of its key. */
+  hit(key: string, windowMs: number, now: number): OpenWindow {
+    let open = this.#current.get(key)
+    if (open === undefined) open = this.#bring(key, windowMs, now)
+    const age = now - open.openedAt
+    // A clock that was set back far opens a new window, too.
+    if (age >= windowMs || age < -windowMs || open.used === 0) {
+      open.used = 0
+      open.openedAt = now
+      open.resetTime = new Date(now + windowMs)
+    }
+    open.used += 1
+    return open
+  }
+
+  charge(key: string, limit: number, windowMs: number, now: number): boolean {
+    const open = this.hit(key, windowMs, now)
+    this.#answer(open, windowMs, now)
+    return open.used <= limit
+  }
+
+  peek(key: string, limit: number, windowMs: number, now: number): boolean {
+    const open = this.#current.get(key) ?? this.#previous.get(key)
+    if (open === undefined || now - open.openedAt >= windowMs) {
+      this.used = 0
+      return true
+    }
+    this.#answer(open, windowMs, now)
+    return open.used < limit
+  }
+
+  giveBack(key: string): void {
+    const open = this.#current.get(key) ?? this.#previous.get(key)
+    if (open !== undefined && open.used > 0) open.used -= 1
+  }
+
+  reset(key: string): void {
+    this.#current.delete(key)
+    this.#previous.delete(key)
+  }
+
+  clear(): void {
+    this.#current.clear()
+    this.#previous.clear()
+  }
+
+  #answer(open: OpenWindow, windowMs: number, now: number): void {
+    this.used = open.used
+    this.resetAt = open.openedAt + windowMs
+    this.retry = this.resetAt - now
+    this.at = now
+    this.resetTime = open.resetTime
+  }
+
+  /** The window of a key that is not among the current ones, which it is from now on. */
+  #bring(key: string, windowMs: number, now: number): OpenWindow {
+    if (typeof key !== 'string' && typeof key !== 'number' && typeof key !== 'bigint') throw notAKey(key)
+    if (now >= this.#turnsAt || this.#current.size >= this.#maxKeys) {
+      this.#previous = this.#current
+      this.#current = new Map()
+      this.#turnsAt = now + windowMs
+    }
+    const open = this.#previous.get(key) ?? { used: 0, openedAt: now, resetTime: new Date(now + windowMs) }
+    this.#previous.delete(key)
+    this.#current.set(key, open)
+    return open
+  }
+}
