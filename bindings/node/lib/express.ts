@@ -90,10 +90,7 @@ export class TidegateStore {
     if (this.#problem !== undefined) throw this.#problem
     const now = Date.now()
     const name = this.prefix === '' ? key : this.prefix + key
-    if (this.#windows !== undefined && this.#isCounted) {
-      const { used, resetTime } = this.#windows.hit(name, this.#windowMs, now)
-      return { totalHits: used, resetTime }
-    }
+    if (this.#windows !== undefined && this.#isCounted) return this.#windows.hit(name, this.#windowMs, now)
     const counters = this.#counters
     if (counters === undefined) return this.#ask(name, now)
     if (!this.#isCounted) return { totalHits: this.#windowMs > 0 ? this.#limit + 1 : 1, resetTime: new Date(now + this.#windowMs) }

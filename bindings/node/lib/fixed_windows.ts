@@ -6,9 +6,9 @@ import { notAKey } from './arguments.js'
 
 const MAX_KEYS = 1_000_000
 
-/** The window of a key. */
+/** The window of a key. What `hit` returns is the window itself, as with the built-in stores, and goes on counting. */
 export interface OpenWindow {
-  used: number
+  totalHits: number
   openedAt: number
   resetTime: Date
 }
@@ -37,19 +37,19 @@ export class FixedWindows implements KeyCounters {
     if (open === undefined) open = this.#bring(key, windowMs, now)
     const age = now - open.openedAt
     // A clock that was set back far opens a new window, too.
-    if (age >= windowMs || age < -windowMs || open.used === 0) {
-      open.used = 0
+    if (age >= windowMs || age < -windowMs || open.totalHits === 0) {
+      open.totalHits = 0
       open.openedAt = now
       open.resetTime = new Date(now + windowMs)
     }
-    open.used += 1
+    open.totalHits += 1
     return open
   }
 
   charge(key: string, limit: number, windowMs: number, now: number): boolean {
     const open = this.hit(key, windowMs, now)
     this.#answer(open, windowMs, now)
-    return open.used <= limit
+    return open.totalHits <= limit
   }
 
   peek(key: string, limit: number, windowMs: number, now: number): boolean {
@@ -59,12 +59,12 @@ export class FixedWindows implements KeyCounters {
       return true
     }
     this.#answer(open, windowMs, now)
-    return open.used < limit
+    return open.totalHits < limit
   }
 
   giveBack(key: string): void {
     const open = this.#current.get(key) ?? this.#previous.get(key)
-    if (open !== undefined && open.used > 0) open.used -= 1
+    if (open !== undefined && open.totalHits > 0) open.totalHits -= 1
   }
 
   reset(key: string): void {
@@ -78,7 +78,7 @@ export class FixedWindows implements KeyCounters {
   }
 
   #answer(open: OpenWindow, windowMs: number, now: number): void {
-    this.used = open.used
+    this.used = open.totalHits
     this.resetAt = open.openedAt + windowMs
     this.retry = this.resetAt - now
     this.at = now
@@ -93,7 +93,7 @@ export class FixedWindows implements KeyCounters {
       this.#current = new Map()
       this.#turnsAt = now + windowMs
     }
-    const open = this.#previous.get(key) ?? { used: 0, openedAt: now, resetTime: new Date(now + windowMs) }
+    const open = this.#previous.get(key) ?? { totalHits: 0, openedAt: now, resetTime: new Date(now + windowMs) }
     this.#previous.delete(key)
     this.#current.set(key, open)
     return open
