@@ -2,7 +2,7 @@
 
 mod scope;
 
-pub use scope::Scope;
+pub use scope::{ALWAYS_SECRET, Scope};
 
 use std::error::Error;
 use std::fmt;

@@ -60,7 +60,7 @@ pub fn decode_replies(bytes: &[u8]) -> Vec<DecodedReply> {
     let step = |asked, steps: Vec<(LuaStep, Vec<u64>)>| {
         let (steps, capacities): (Vec<LuaStep>, Vec<Vec<u64>>) = steps.into_iter().unzip();
         let steps: Vec<&LuaStep> = steps.iter().collect();
-        let decoded = decode(&steps, value.clone()).ok();
+        let decoded = decode(&steps, &value).ok();
         DecodedReply {
             asked,
             capacities,

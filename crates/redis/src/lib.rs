@@ -43,36 +43,33 @@ pub mod fuzzing;
 mod health;
 mod hints;
 mod instances;
-mod keys;
 mod known_instances;
 mod leases;
 mod link;
 mod monotonic;
-mod namespace;
 mod network;
-mod plan;
 mod questions;
 mod router;
-mod script;
 mod sentinel;
 mod settings;
 mod shared_activity;
 mod stats;
 mod store;
 mod url;
-mod wire;
+
+use tidegate_redis_wire::{keys, namespace, plan, script, wire};
 
 pub use activity::{MOST_ACTIVITY, PublishedActivity, is_instance};
 pub use damage::Damage;
 pub use document::{RedisDocument, Written};
 pub use health::{Breaker, Health};
 pub use known_instances::{KnownInstance, KnownInstances};
-pub use namespace::{Namespace, NamespaceError};
 pub use network::{ConnectingToRedis, NetworkConnection, NetworkStream, RedisNetwork};
 pub use questions::MOST_QUESTION;
 pub use settings::{CallObserver, RedisSettings, RedisTls};
 pub use stats::Stats;
 pub use store::RedisStore;
+pub use tidegate_redis_wire::namespace::{Namespace, NamespaceError};
 pub use url::{RedisUrl, UrlError};
 
 #[cfg(doctest)]

@@ -1,5 +1,15 @@
 //! The names of the states of rules, and how a store treats them.
 
+/// The attributes whose values are secret whatever the settings say: keys, and credentials in headers.
+#[doc(hidden)]
+pub const ALWAYS_SECRET: [&str; 5] = [
+    "api_key",
+    "authorization",
+    "header.authorization",
+    "header.cookie",
+    "header.proxy-authorization",
+];
+
 /// A name for the states of one rule, apart from those of every other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {

@@ -94,17 +94,20 @@ async fn connect(shared: &LinkShared) -> Result<WatchedConnection, String> {
         }
     }
     // Runs the same script within the same deadline as a decision.
-    let probe: Result<Value, RedisError> =
-        within(timeout, wire::eval(&[]).query_async(&mut connection)).await;
+    let probe: Result<Value, RedisError> = within(
+        timeout,
+        wire::eval::<redis::Cmd>(&[]).query_async(&mut connection),
+    )
+    .await;
     probe.map_err(explained)?;
     let patience = settings.deadline.min(timeout);
     let step = &settings.probe;
-    let probe = wire::evalsha(&[step]);
+    let probe: redis::Cmd = wire::evalsha(&[step]);
     let probe: Result<Value, RedisError> =
         within(patience, probe.query_async(&mut connection)).await;
     match probe {
         Ok(value) => {
-            let decoded = wire::decode(&[step], value);
+            let decoded = wire::decode(&[step], &value);
             let (_, outcomes) = decoded.map_err(|error| format!("{node}: {error}"))?;
             if let Some(Err(error)) = outcomes.first() {
                 return Err(format!("{node}: {error}"));

@@ -137,7 +137,7 @@ impl SentBatch {
             BatchBody::Steps { steps, .. } => steps,
         };
         let steps: Vec<&LuaStep> = steps.iter().map(AsRef::as_ref).collect();
-        let (now, answers) = match wire::decode(&steps, value) {
+        let (now, answers) = match wire::decode(&steps, &value) {
             Ok(read) => read,
             Err(error) => {
                 for mut job in self.jobs {

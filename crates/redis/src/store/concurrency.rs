@@ -49,7 +49,7 @@ impl StoreInner {
         match charges.iter().find(|charge| charge.limit.is_concurrency()) {
             Some(charge) => {
                 let state = self.keys.state(charge.scope, charge.limit, charge.key);
-                RedisKeys::permit_for(&state)
+                RedisKeys::permit_for(&state, PermitId::random())
             }
             None => PermitId::random(),
         }

@@ -71,6 +71,7 @@ pub use schema::{api_schemas, keys, schema};
 pub(crate) use shares::{Share, Shares};
 pub(crate) use temporary::TemporaryGrants;
 pub use temporary::{OverrideKey, TemporaryOverride, TemporaryOverrides};
+pub use tidegate_core::store::ALWAYS_SECRET;
 pub use write::write_time;
 
 use std::collections::{BTreeSet, HashMap};
@@ -97,16 +98,6 @@ pub struct DescribingFrontEnd {
     /// The attributes that its settings set, in addition to address, method, path, host and headers.
     pub identified: Vec<String>,
 }
-
-/// The attributes whose values are secret whatever the settings say: keys, and credentials in headers.
-#[doc(hidden)]
-pub const ALWAYS_SECRET: [&str; 5] = [
-    "api_key",
-    "authorization",
-    "header.authorization",
-    "header.cookie",
-    "header.proxy-authorization",
-];
 
 /// Settings of the server that rules are read with.
 #[derive(Debug, Clone, PartialEq, Eq)]

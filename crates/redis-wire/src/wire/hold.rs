@@ -1,6 +1,5 @@
 //! Steps about stored reservations, and what they answer.
 
-use redis::{Cmd, Value};
 use tidegate_core::reservation::LONGEST_RESERVATION;
 use tidegate_core::{
     Adjusted, CostUnit, Costs, Micros, Outcomes, ReservationId, ReservationPart, StoredReservation,
@@ -8,79 +7,95 @@ use tidegate_core::{
 };
 
 use super::answer::{BadReply, StepOutcome, number};
-use super::encode::joined;
 use super::{LATEST, LuaStep, Op};
 use crate::keys::slot_of;
 use crate::plan::Plan;
+use crate::value::{CommandWriter, ReplyValue};
 
 /// What is written of a charge into the record of its reservation.
 #[derive(Debug, Clone)]
-pub(crate) struct HoldPart {
+pub struct HoldPart {
     /// The group of the charge, from 1. All of a group are charged or none.
-    pub(crate) group: usize,
+    pub group: usize,
     /// The index of the charge in the reservation, over all records.
-    pub(crate) index: usize,
-    pub(crate) cost: u64,
-    pub(crate) unit: CostUnit,
-    pub(crate) unit_cost: u64,
-    pub(crate) label: String,
+    pub index: usize,
+    /// How much is charged.
+    pub cost: u64,
+    /// What its cost is counted in.
+    pub unit: CostUnit,
+    /// The cost in that unit.
+    pub unit_cost: u64,
+    /// What the caller calls it.
+    pub label: String,
     /// When it was charged, with its delay, if that is done already.
-    pub(crate) taken: Option<(Timestamp, Micros)>,
+    pub taken: Option<(Timestamp, Micros)>,
 }
 
 /// The terms of a reservation.
 #[derive(Debug, Clone)]
-pub(crate) struct HoldTerms<'a> {
-    pub(crate) id: ReservationId,
-    pub(crate) ttl: Micros,
-    pub(crate) estimate: &'a Costs,
+pub struct HoldTerms<'a> {
+    /// The id of the reservation.
+    pub id: ReservationId,
+    /// How long it lasts.
+    pub ttl: Micros,
+    /// What it is estimated to cost.
+    pub estimate: &'a Costs,
     /// How many groups there are.
-    pub(crate) groups: usize,
+    pub groups: usize,
     /// The records of the same reservation in other slots.
-    pub(crate) others: String,
+    pub others: String,
     /// Whether this is the record in another slot.
-    pub(crate) is_other: bool,
+    pub is_other: bool,
     /// Whether the record is written without a part of its own.
-    pub(crate) bare: BareRecord,
+    pub bare: BareRecord,
 }
 
 /// When a record is written that has no part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BareRecord {
+pub enum BareRecord {
+    /// It is never written.
     Never,
     /// If the charges that decide are allowed.
     IfMade,
+    /// It is always written.
     Always,
 }
 
 /// What a step about a reservation answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum HoldAnswer {
+pub enum HoldAnswer {
     /// The outcomes of the charges that were made, how many parts are in the record, and when the reservation ends.
     Reserved(Outcomes, u64, Timestamp),
     /// The record, whether it was settled before, and the keys of those in other slots.
     Record {
         /// Without its parts.
         record: StoredReservation,
+        /// Its parts.
         parts: Vec<KeptPart>,
+        /// Whether it was settled before.
         is_repeated: bool,
+        /// The keys of the records in other slots.
         others: Vec<String>,
     },
     /// It lasts until then, in other slots too.
     Until(Timestamp, Vec<String>),
+    /// There is no such reservation.
     Unknown,
+    /// It was settled by another kind of call.
     OtherKind,
+    /// It was settled with another cost.
     OtherCost,
 }
 
 /// A part of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct KeptPart {
+pub struct KeptPart {
     /// Its index in the reservation, over all records.
-    pub(crate) index: u64,
+    pub index: u64,
     /// The key of its counter.
-    pub(crate) counter: String,
-    pub(crate) part: ReservationPart,
+    pub counter: String,
+    /// What was reserved, and what became of it.
+    pub part: ReservationPart,
 }
 
 impl Op {
@@ -93,14 +108,14 @@ impl Op {
 }
 
 impl HoldPart {
-    pub(super) fn write(&self, limit: &Cmd, command: &mut Cmd) {
+    pub(super) fn write<C: CommandWriter>(&self, limit: &str, command: &mut C) {
         command
             .arg(self.group)
             .arg(self.index)
             .arg(self.cost)
             .arg(self.unit.as_str())
             .arg(self.unit_cost)
-            .arg(joined(limit))
+            .arg(limit)
             .arg(&self.label);
         match self.taken {
             Some((at, delay)) => {
@@ -116,7 +131,7 @@ impl HoldPart {
 
 impl LuaStep {
     /// Charges the groups of a plan, whose charges have these parts, and writes a record at `hold`.
-    pub(crate) fn reserve(
+    pub fn reserve(
         plan: &Plan<'_>,
         parts: Vec<HoldPart>,
         hold: &str,
@@ -148,7 +163,7 @@ impl LuaStep {
     }
 
     /// Settles the reservation at `hold`; without a cost, cancels it.
-    pub(crate) fn settle_hold(
+    pub fn settle_hold(
         hold: &str,
         id: ReservationId,
         actual: Option<&Costs>,
@@ -162,29 +177,24 @@ impl LuaStep {
     }
 
     /// Gives back what was charged with the record at `hold`, and removes it.
-    pub(crate) fn drop_hold(hold: &str, id: ReservationId, at: Option<Timestamp>) -> Self {
+    pub fn drop_hold(hold: &str, id: ReservationId, at: Option<Timestamp>) -> Self {
         let args = vec!["cancel".to_owned(), String::new(), "remove".to_owned()];
         Self::on_hold(Op::HoldSettle, hold, id, at, args)
     }
 
     /// Lets the reservation at `hold` last for `ttl` from now on.
-    pub(crate) fn extend_hold(
-        hold: &str,
-        id: ReservationId,
-        ttl: Micros,
-        at: Option<Timestamp>,
-    ) -> Self {
+    pub fn extend_hold(hold: &str, id: ReservationId, ttl: Micros, at: Option<Timestamp>) -> Self {
         let args = [ttl, LONGEST_RESERVATION].map(|time| time.get().to_string());
         Self::on_hold(Op::HoldExtend, hold, id, at, args.into())
     }
 
     /// Reads the record at `hold`.
-    pub(crate) fn look_at_hold(hold: &str, id: ReservationId) -> Self {
+    pub fn look_at_hold(hold: &str, id: ReservationId) -> Self {
         Self::on_hold(Op::HoldLook, hold, id, None, Vec::new())
     }
 
     /// Whether it changes counters that only its record names.
-    pub(crate) fn finds_more_keys(&self) -> bool {
+    pub fn finds_more_keys(&self) -> bool {
         matches!(self.op, Op::HoldSettle | Op::HoldExtend)
     }
 
@@ -206,7 +216,7 @@ impl LuaStep {
     }
 
     /// Reads the answer to a step about a reservation.
-    pub(super) fn hold_answer(&self, values: &[Value]) -> Result<StepOutcome, BadReply> {
+    pub(super) fn hold_answer<V: ReplyValue>(&self, values: &[V]) -> Result<StepOutcome, BadReply> {
         let answer = match self.op {
             Op::HoldReserve => self.reserved(values)?,
             _ => self.record(values)?,
@@ -214,7 +224,7 @@ impl LuaStep {
         Ok(StepOutcome::Hold(Box::new(answer)))
     }
 
-    fn reserved(&self, values: &[Value]) -> Result<HoldAnswer, BadReply> {
+    fn reserved<V: ReplyValue>(&self, values: &[V]) -> Result<HoldAnswer, BadReply> {
         let [outcomes @ .., parts, ends] = values else {
             return Err(BadReply);
         };
@@ -236,7 +246,7 @@ impl LuaStep {
         ))
     }
 
-    fn record(&self, values: &[Value]) -> Result<HoldAnswer, BadReply> {
+    fn record<V: ReplyValue>(&self, values: &[V]) -> Result<HoldAnswer, BadReply> {
         let (code, rest) = values.split_first().ok_or(BadReply)?;
         let is_repeated = match number(code)? {
             0 => return Ok(HoldAnswer::Unknown),
@@ -339,10 +349,7 @@ fn time(text: &str) -> Result<Timestamp, BadReply> {
     Ok(Timestamp::from_micros(micros))
 }
 
-fn text(value: &Value) -> Result<&str, BadReply> {
-    match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).map_err(|_| BadReply),
-        Value::SimpleString(text) => Ok(text),
-        _ => Err(BadReply),
-    }
+fn text<V: ReplyValue>(value: &V) -> Result<&str, BadReply> {
+    let bytes = value.text().ok_or(BadReply)?;
+    std::str::from_utf8(bytes).map_err(|_| BadReply)
 }

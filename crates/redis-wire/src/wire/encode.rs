@@ -1,39 +1,51 @@
 //! Steps as a command.
 
-use redis::{Cmd, RedisWrite};
 use smallvec::SmallVec;
 use tidegate_core::algorithm::{Form, Hold};
 use tidegate_core::{Anchor, Window};
 
 use super::{Extra, LuaCharge, LuaStep, MAX_COST, Op};
 use crate::script::{SCRIPT, SHA1};
+use crate::value::CommandWriter;
 
 /// Runs the script by its SHA-1, on a server that knows it.
-pub(crate) fn evalsha(steps: &[&LuaStep]) -> Cmd {
+pub fn evalsha<C: CommandWriter>(steps: &[&LuaStep]) -> C {
     command("EVALSHA", &SHA1, steps)
 }
 
 /// Runs the script by its text; the server knows its SHA-1 from then on.
-pub(crate) fn eval(steps: &[&LuaStep]) -> Cmd {
+pub fn eval<C: CommandWriter>(steps: &[&LuaStep]) -> C {
     command("EVAL", SCRIPT, steps)
 }
 
-fn command(name: &str, script: &str, steps: &[&LuaStep]) -> Cmd {
-    let mut command = redis::cmd(name);
+fn command<C: CommandWriter>(name: &str, script: &str, steps: &[&LuaStep]) -> C {
+    let mut command = C::default();
+    command.arg(name).arg(script);
+    write_arguments(steps, &mut command);
+    command
+}
+
+/// The arguments of a call of the script after its name: the number of keys, the keys, and the steps.
+pub fn arguments<C: CommandWriter>(steps: &[&LuaStep]) -> C {
+    let mut arguments = C::default();
+    write_arguments(steps, &mut arguments);
+    arguments
+}
+
+fn write_arguments<C: CommandWriter>(steps: &[&LuaStep], command: &mut C) {
     let keys = || steps.iter().flat_map(|step| step.keys());
-    command.arg(script).arg(keys().count());
+    command.arg(keys().count());
     for key in keys() {
         command.arg(key);
     }
     let limits = LimitTable::new(steps);
-    limits.write(&mut command);
+    limits.write(command);
     command.arg(steps.len());
-    write_steps(steps, &limits.indexes, &mut command);
-    command
+    write_steps(steps, &limits.indexes, command);
 }
 
 /// Writes all steps; plain charges of one limit and cost are written as one run.
-fn write_steps(steps: &[&LuaStep], indexes: &[usize], command: &mut Cmd) {
+fn write_steps<C: CommandWriter>(steps: &[&LuaStep], indexes: &[usize], command: &mut C) {
     let (mut rest, mut indexes) = (steps, indexes.iter());
     while let Some((step, others)) = rest.split_first() {
         if let (Some(cost), Some(index)) = (step.plain_charge(), indexes.clone().next()) {
@@ -82,7 +94,7 @@ impl<'a> LimitTable<'a> {
         limits
     }
 
-    fn write(&self, command: &mut Cmd) {
+    fn write<C: CommandWriter>(&self, command: &mut C) {
         command.arg(self.distinct.len());
         for (form, gives_back) in &self.distinct {
             if *gives_back {
@@ -139,16 +151,20 @@ impl LuaStep {
         (has_fast_path && !charge.gives_back).then(|| charge.cost.min(MAX_COST))
     }
 
-    fn write<'a>(&self, indexes: &mut impl Iterator<Item = &'a usize>, command: &mut Cmd) {
+    fn write<'a, C: CommandWriter>(
+        &self,
+        indexes: &mut impl Iterator<Item = &'a usize>,
+        command: &mut C,
+    ) {
         command.arg(self.op.name());
         match self.at {
             Some(at) => command.arg(at.as_micros()),
             None => command.arg("-1"),
         };
         match self.id {
-            Some(id) => command.write_arg_fmt(id),
-            None => command.write_arg(b""),
-        }
+            Some(id) => command.arg(id.to_string()),
+            None => command.arg(""),
+        };
         match (&self.register, self.id) {
             (Some(register), _) => {
                 command.arg("registered").arg(register.there.len());
@@ -176,15 +192,15 @@ impl LuaStep {
 }
 
 impl LuaCharge {
-    fn write(&self, command: &mut Cmd) {
+    fn write<C: CommandWriter>(&self, command: &mut C) {
         command.arg(self.cost.min(MAX_COST)).arg(self.first + 1);
         if let Some(reserved) = &self.reserved {
-            let mut limit = redis::Cmd::new();
+            let mut limit = JoinedArguments::default();
             if self.gives_back {
                 limit.arg("held");
             }
             write_limit(&self.form, &mut limit);
-            reserved.write(&limit, command);
+            reserved.write(&limit.0, command);
         }
         match self.extra {
             Extra::None => {}
@@ -204,9 +220,9 @@ impl LuaCharge {
             Extra::Request(want) => {
                 command.arg(want.units.min(MAX_COST));
                 match want.previous {
-                    Some((lease, _)) => command.write_arg_fmt(lease),
-                    None => command.write_arg(b""),
-                }
+                    Some((lease, _)) => command.arg(lease.to_string()),
+                    None => command.arg(""),
+                };
                 let used = want.previous.map_or(0, |(_, used)| used.min(MAX_COST));
                 command.arg(used).arg(want.lasts.get());
             }
@@ -214,21 +230,20 @@ impl LuaCharge {
     }
 }
 
-/// The arguments of a limit, as a reservation keeps them.
-pub(super) fn joined(arguments: &Cmd) -> String {
-    let mut text = String::new();
-    for argument in arguments.args_iter() {
-        if let redis::Arg::Simple(argument) = argument {
-            if !text.is_empty() {
-                text.push(',');
-            }
-            text.push_str(&String::from_utf8_lossy(argument));
+/// The arguments of a limit, as a reservation keeps them: with commas in between.
+#[derive(Default)]
+struct JoinedArguments(String);
+
+impl CommandWriter for JoinedArguments {
+    fn write(&mut self, argument: &[u8]) {
+        if !self.0.is_empty() {
+            self.0.push(',');
         }
+        self.0.push_str(&String::from_utf8_lossy(argument));
     }
-    text
 }
 
-fn write_limit(form: &Form, command: &mut Cmd) {
+fn write_limit<C: CommandWriter>(form: &Form, command: &mut C) {
     command.arg(match form {
         Form::Bucket(form) if form.has_common_parts() => "cell",
         Form::Bucket(_) => "bucket",

@@ -42,7 +42,7 @@ macro_rules! algorithms {
 }
 
 /// The text of the script.
-pub(crate) const SCRIPT: &str = concat!(
+pub const SCRIPT: &str = concat!(
     include_str!("../lua/arithmetic.lua"),
     include_str!("../lua/modules.lua"),
     include_str!("../lua/shell/call.lua"),
@@ -78,7 +78,7 @@ pub(crate) const SCRIPT: &str = concat!(
 );
 
 /// The name under which Redis knows the script: its SHA-1, in hexadecimal.
-pub(crate) static SHA1: LazyLock<String> =
+pub static SHA1: LazyLock<String> =
     LazyLock::new(|| sha1_smol::Sha1::from(SCRIPT).digest().to_string());
 
 #[cfg(test)]

@@ -10,31 +10,35 @@ use tidegate_core::{Charge, Limit, Micros, PermitId, Request, Scope, Timestamp};
 use crate::keys::{RedisKeys, StateKey};
 
 /// Indexes of charges whose states share a slot.
-pub(crate) type SlotGroup = SmallVec<[usize; 4]>;
+pub type SlotGroup = SmallVec<[usize; 4]>;
 
 /// A request, or a part of one, with the keys of its charges.
 #[derive(Debug)]
-pub(crate) struct Plan<'a> {
-    pub(crate) charges: SmallVec<[PlannedCharge<'a>; 4]>,
+pub struct Plan<'a> {
+    /// Its charges, in their order.
+    pub charges: SmallVec<[PlannedCharge<'a>; 4]>,
     /// The time of the request, if it brings one.
-    pub(crate) at: Option<Timestamp>,
+    pub at: Option<Timestamp>,
     /// The id under which permits of concurrency limits are held.
-    pub(crate) permit: Option<PermitId>,
+    pub permit: Option<PermitId>,
 }
 
 /// A charge and its state.
 #[derive(Debug, Clone)]
-pub(crate) struct PlannedCharge<'a> {
-    pub(crate) charge: Charge<'a>,
-    pub(crate) state: StateKey,
+pub struct PlannedCharge<'a> {
+    /// The charge.
+    pub charge: Charge<'a>,
+    /// The key of the state that it pays from.
+    pub state: StateKey,
     /// The total cost of all charges of the plan on this state.
-    pub(crate) total: u64,
+    pub total: u64,
     /// The index of the plan's first charge on this state.
-    pub(crate) first: usize,
+    pub first: usize,
 }
 
 impl<'a> Plan<'a> {
-    pub(crate) fn new(keys: &RedisKeys, request: &Request<'a>) -> Self {
+    /// The plan of a request.
+    pub fn new(keys: &RedisKeys, request: &Request<'a>) -> Self {
         let mut charges: SmallVec<[PlannedCharge<'a>; 4]> =
             SmallVec::with_capacity(request.charges.len());
         for charge in request.charges {
@@ -62,7 +66,8 @@ impl<'a> Plan<'a> {
     }
 
     /// The plan with these of its charges: all or none of those on one state.
-    pub(crate) fn part(&self, indexes: &[usize]) -> Self {
+    #[must_use]
+    pub fn part(&self, indexes: &[usize]) -> Self {
         let first_of = |charge: &PlannedCharge<'_>| {
             let is_same = |index: &usize| self.charges[*index].first == charge.first;
             indexes.iter().position(is_same).unwrap_or_default()
@@ -82,12 +87,12 @@ impl<'a> Plan<'a> {
     }
 
     /// The slot of its first state.
-    pub(crate) fn slot(&self) -> u16 {
+    pub fn slot(&self) -> u16 {
         self.charges.first().map_or(0, |charge| charge.state.slot)
     }
 
     /// Its charges by slot.
-    pub(crate) fn by_slot(&self) -> SmallVec<[SlotGroup; 2]> {
+    pub fn by_slot(&self) -> SmallVec<[SlotGroup; 2]> {
         let mut groups: SmallVec<[SlotGroup; 2]> = SmallVec::new();
         for (index, charge) in self.charges.iter().enumerate() {
             let is_same =
@@ -101,7 +106,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The states of concurrency limits, with the lifetime of their permits, for a register in another slot.
-    pub(crate) fn permits(&self) -> Vec<(Arc<str>, Micros)> {
+    pub fn permits(&self) -> Vec<(Arc<str>, Micros)> {
         let permit = |charge: &PlannedCharge<'_>| match charge.charge.limit.form() {
             Form::Concurrency(form) if charge.total > 0 => {
                 Some((Arc::clone(&charge.state.key), form.lease_ttl()))
@@ -113,22 +118,26 @@ impl<'a> Plan<'a> {
 }
 
 impl PlannedCharge<'_> {
-    pub(crate) fn is_concurrency(&self) -> bool {
+    /// Whether it counts requests in progress.
+    pub fn is_concurrency(&self) -> bool {
         matches!(self.charge.limit.form(), Form::Concurrency(_))
     }
 }
 
 /// An owned copy of a state and its limit, for tasks that outlive the request.
 #[derive(Debug, Clone)]
-pub(crate) struct OwnedState {
-    pub(crate) limit: Limit,
+pub struct OwnedState {
+    /// The limit.
+    pub limit: Limit,
     scope: Scope,
     key: Box<str>,
-    pub(crate) state: StateKey,
+    /// The key of the state.
+    pub state: StateKey,
 }
 
 impl OwnedState {
-    pub(crate) fn from_planned(planned: &PlannedCharge<'_>) -> Self {
+    /// The state of a planned charge.
+    pub fn from_planned(planned: &PlannedCharge<'_>) -> Self {
         Self {
             limit: planned.charge.limit.clone(),
             scope: planned.charge.scope.clone(),
@@ -138,7 +147,7 @@ impl OwnedState {
     }
 
     /// A plan that charges `cost` to this state.
-    pub(crate) fn plan(&self, cost: u64) -> Plan<'_> {
+    pub fn plan(&self, cost: u64) -> Plan<'_> {
         let charge = Charge {
             scope: &self.scope,
             limit: &self.limit,

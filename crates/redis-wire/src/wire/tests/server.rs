@@ -44,7 +44,7 @@ impl ScriptServer {
             _directory: directory,
         };
         // The script becomes known, and a call without steps is answered.
-        let (now, answers) = decode(&[], server.query(&eval(&[]))).unwrap();
+        let (now, answers) = decode(&[], &server.query::<Value>(&eval(&[]))).unwrap();
         assert!(now > Timestamp::from_seconds(1_600_000_000) && answers.is_empty());
         server
     }
@@ -63,7 +63,7 @@ impl ScriptServer {
     /// Runs these steps in one call.
     pub(super) fn run(&mut self, steps: &[&LuaStep]) -> Vec<Result<StepOutcome, StepError>> {
         let reply: Value = self.query(&evalsha(steps));
-        decode(steps, reply).unwrap().1
+        decode(steps, &reply).unwrap().1
     }
 
     /// Runs one step.

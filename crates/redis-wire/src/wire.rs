@@ -19,11 +19,9 @@ use tidegate_core::{
 
 use crate::keys::{RedisKeys, slot_of, slot_of_permit};
 use crate::plan::{Plan, PlannedCharge};
-#[cfg(test)]
-pub(crate) use answer::BadReply;
-pub(crate) use answer::{Finding, Leased, StepError, StepOutcome, admitted, decode};
-pub(crate) use encode::{eval, evalsha};
-pub(crate) use hold::{BareRecord, HoldAnswer, HoldPart, HoldTerms, KeptPart};
+pub use answer::{BadReply, Finding, Leased, StepError, StepOutcome, admitted, decode};
+pub use encode::{arguments, eval, evalsha};
+pub use hold::{BareRecord, HoldAnswer, HoldPart, HoldTerms, KeptPart};
 
 /// The latest time of a decision: every window that starts then has an end.
 const LATEST: Timestamp = Timestamp::from_micros(Timestamp::MAX.as_micros() - 2 * MAX_WINDOW.get());
@@ -32,7 +30,7 @@ const MAX_COST: u64 = 1 << 50;
 
 /// One thing to decide, all or nothing. Its keys are in one slot.
 #[derive(Debug, Clone)]
-pub(crate) struct LuaStep {
+pub struct LuaStep {
     op: Op,
     /// The time, where it is supplied; else the script's own.
     at: Option<Timestamp>,
@@ -108,10 +106,13 @@ enum Extra {
 
 /// When a charge was made, and what it costs after all.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ChargeChange {
-    pub(crate) charged_at: Timestamp,
-    pub(crate) delay: Micros,
-    pub(crate) actual: u64,
+pub struct ChargeChange {
+    /// When it was made.
+    pub charged_at: Timestamp,
+    /// How long it was held before it went on.
+    pub delay: Micros,
+    /// What it costs after all.
+    pub actual: u64,
 }
 
 impl ChargeChange {
@@ -137,16 +138,16 @@ impl From<&AdjustedCharge<'_>> for ChargeChange {
 
 /// What is wanted in advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct LeaseRequest {
+pub struct LeaseRequest {
     /// The id of the new lease.
-    pub(crate) id: PermitId,
+    pub id: PermitId,
     /// How many units are wanted; at least the charge's cost is taken, or nothing.
-    pub(crate) units: u64,
+    pub units: u64,
     /// For how long, for a bucket; a window's lease ends with the window or slot.
-    pub(crate) lasts: Micros,
+    pub lasts: Micros,
     /// The bucket's lease before this one, and how many of its units were used. This step ends it, whatever
     /// the outcome; its remaining units are part of the new one.
-    pub(crate) previous: Option<(PermitId, u64)>,
+    pub previous: Option<(PermitId, u64)>,
 }
 
 /// Where it is written which states have permits under one id.
@@ -160,22 +161,22 @@ struct Register {
 impl LuaStep {
     /// Charges every limit of the plan or none. Permits are written into their register, which is
     /// in the step's slot unless [`registered_elsewhere`](Self::registered_elsewhere).
-    pub(crate) fn charge(keys: &RedisKeys, plan: &Plan<'_>) -> Self {
+    pub fn charge(keys: &RedisKeys, plan: &Plan<'_>) -> Self {
         Self::new(Op::Charge, plan).with_register(keys)
     }
 
     /// Answers whether a charge would be allowed, over the state as it is, and changes nothing.
-    pub(crate) fn peek(plan: &Plan<'_>) -> Self {
+    pub fn peek(plan: &Plan<'_>) -> Self {
         Self::new(Op::Peek, plan)
     }
 
     /// Answers exactly as a charge would and changes nothing.
-    pub(crate) fn preview(plan: &Plan<'_>) -> Self {
+    pub fn preview(plan: &Plan<'_>) -> Self {
         Self::new(Op::Preview, plan)
     }
 
     /// Charges what is known only afterwards.
-    pub(crate) fn settle(plan: &Plan<'_>) -> Self {
+    pub fn settle(plan: &Plan<'_>) -> Self {
         Self {
             id: None,
             ..Self::new(Op::Settle, plan)
@@ -183,7 +184,7 @@ impl LuaStep {
     }
 
     /// Changes the charges of a plan to what they cost after all.
-    pub(crate) fn adjust(keys: &RedisKeys, plan: &Plan<'_>, changes: &[ChargeChange]) -> Self {
+    pub fn adjust(keys: &RedisKeys, plan: &Plan<'_>, changes: &[ChargeChange]) -> Self {
         let mut step = Self::new(Op::Adjust, plan);
         step.charges.truncate(changes.len());
         for (charge, change) in step.charges.iter_mut().zip(changes) {
@@ -199,18 +200,14 @@ impl LuaStep {
 
     /// Takes back a plan that was charged with these outcomes. None if one of them was denied:
     /// then nothing was taken.
-    pub(crate) fn give_back(
-        keys: &RedisKeys,
-        plan: &Plan<'_>,
-        outcomes: &[Outcome],
-    ) -> Option<Self> {
+    pub fn give_back(keys: &RedisKeys, plan: &Plan<'_>, outcomes: &[Outcome]) -> Option<Self> {
         let change = |outcome: &Outcome| outcome.allowed.then(|| ChargeChange::to_nothing(outcome));
         let changes: Option<SmallVec<[ChargeChange; 4]>> = outcomes.iter().map(change).collect();
         changes.map(|changes| Self::adjust(keys, plan, &changes))
     }
 
     /// Takes units in advance, for an instance to decide from. Not for logs and concurrency.
-    pub(crate) fn lease(plan: &Plan<'_>, want: LeaseRequest) -> Self {
+    pub fn lease(plan: &Plan<'_>, want: LeaseRequest) -> Self {
         let mut step = Self::new(Op::Lease, plan);
         step.id = Some(want.id);
         for charge in &mut step.charges {
@@ -220,7 +217,7 @@ impl LuaStep {
     }
 
     /// Ends the lease of a bucket, of which the plan's cost was never used.
-    pub(crate) fn return_lease(plan: &Plan<'_>, id: PermitId) -> Self {
+    pub fn return_lease(plan: &Plan<'_>, id: PermitId) -> Self {
         Self {
             id: Some(id),
             ..Self::new(Op::Return, plan)
@@ -228,27 +225,27 @@ impl LuaStep {
     }
 
     /// Releases the permits in all states that their register names in this slot.
-    pub(crate) fn release(keys: &RedisKeys, id: PermitId) -> Self {
+    pub fn release(keys: &RedisKeys, id: PermitId) -> Self {
         Self::in_register(Op::Release, keys, id)
     }
 
     /// Renews the permits in all states that their register names in this slot.
-    pub(crate) fn renew(keys: &RedisKeys, id: PermitId) -> Self {
+    pub fn renew(keys: &RedisKeys, id: PermitId) -> Self {
         Self::in_register(Op::Renew, keys, id)
     }
 
     /// Releases the permits in one state.
-    pub(crate) fn release_there(state: &str, id: PermitId) -> Self {
+    pub fn release_there(state: &str, id: PermitId) -> Self {
         Self::in_state(Op::ReleaseThere, state, id)
     }
 
     /// Renews the permits in one state.
-    pub(crate) fn renew_there(state: &str, id: PermitId) -> Self {
+    pub fn renew_there(state: &str, id: PermitId) -> Self {
         Self::in_state(Op::RenewThere, state, id)
     }
 
     /// Writes the register of permits that are in other slots only.
-    pub(crate) fn register(
+    pub fn register(
         keys: &RedisKeys,
         id: PermitId,
         at: Option<Timestamp>,
@@ -262,7 +259,7 @@ impl LuaStep {
     }
 
     /// Repairs the states of these charges, where no version of this program has written them.
-    pub(crate) fn heal(plan: &Plan<'_>) -> Self {
+    pub fn heal(plan: &Plan<'_>) -> Self {
         Self {
             at: None,
             id: None,
@@ -271,7 +268,7 @@ impl LuaStep {
     }
 
     /// A step that always writes, and leaves nothing for long.
-    pub(crate) fn probe(keys: &RedisKeys) -> Self {
+    pub fn probe(keys: &RedisKeys) -> Self {
         let (scope, rate) = (Scope::new("probe"), Rate::new(MAX_COUNT, Micros::DAY));
         let Ok(limit) = Limit::new(rate, Algorithm::TOKEN_BUCKET) else {
             return Self::bare(Op::Settle, 0);
@@ -286,14 +283,14 @@ impl LuaStep {
     }
 
     /// Forgets in which states permits are held.
-    pub(crate) fn unregister(keys: &RedisKeys, id: PermitId) -> Self {
+    pub fn unregister(keys: &RedisKeys, id: PermitId) -> Self {
         let mut step = Self::bare(Op::Unregister, slot_of_permit(id));
         step.keys.push(keys.register(id).into());
         step
     }
 
     /// Forgets what was used of the states of these charges.
-    pub(crate) fn forget(plan: &Plan<'_>) -> Self {
+    pub fn forget(plan: &Plan<'_>) -> Self {
         let mut step = Self {
             at: None,
             id: None,
@@ -307,7 +304,7 @@ impl LuaStep {
 
     /// The same step, whose permits are also held in these states in other slots.
     #[must_use]
-    pub(crate) fn also_held(mut self, there: Vec<(Arc<str>, Micros)>) -> Self {
+    pub fn also_held(mut self, there: Vec<(Arc<str>, Micros)>) -> Self {
         if let Some(register) = &mut self.register {
             register.there = there;
         }
@@ -316,7 +313,7 @@ impl LuaStep {
 
     /// The same step, whose permits another step writes into their register.
     #[must_use]
-    pub(crate) fn registered_elsewhere(self) -> Self {
+    pub fn registered_elsewhere(self) -> Self {
         Self {
             register: None,
             ..self
@@ -324,7 +321,7 @@ impl LuaStep {
     }
 
     /// All keys, in the order in which the script reads them.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
         let register = self.register.iter().map(|register| register.key.as_str());
         let charged = self.charges.iter().flat_map(|charge| {
             let others = charge.companion.iter().chain(&charge.reset_note);
@@ -338,13 +335,13 @@ impl LuaStep {
     }
 
     /// Whether it is done even if its answer is no longer waited for.
-    pub(crate) fn is_owed(&self) -> bool {
+    pub fn is_owed(&self) -> bool {
         let asks = matches!(self.op, Op::Charge | Op::Peek | Op::Preview | Op::Lease);
         !asks && !matches!(self.op, Op::HoldReserve | Op::HoldLook)
     }
 
     /// The slot of its keys.
-    pub(crate) fn slot(&self) -> u16 {
+    pub fn slot(&self) -> u16 {
         self.slot
     }
 

@@ -15,7 +15,7 @@ use tidegate_core::algorithm::Form;
 use tidegate_core::{Algorithm, Anchor, Charge, Limit, PermitId, ReservationId, Scope};
 
 use crate::namespace::{self, Namespace};
-pub(crate) use slot::{slot_of, tag_of};
+pub use slot::{slot_of, tag_of};
 
 /// A key that is longer than this when written out is hashed.
 const LONGEST: usize = 64;
@@ -25,7 +25,7 @@ const RESET_NOTE: &str = ":reset";
 
 /// Writes the names of keys.
 #[derive(Clone)]
-pub(crate) struct RedisKeys {
+pub struct RedisKeys {
     prefix: Box<str>,
     secret: KeySecret,
     hashers: [RandomState; 2],
@@ -33,24 +33,27 @@ pub(crate) struct RedisKeys {
 
 /// The key of a state, with its short name and its slot.
 #[derive(Debug, Clone)]
-pub(crate) struct StateKey {
-    pub(crate) key: Arc<str>,
-    pub(crate) name: StateName,
-    pub(crate) slot: u16,
+pub struct StateKey {
+    /// The key itself.
+    pub key: Arc<str>,
+    /// Its short name.
+    pub name: StateName,
+    /// Its slot in a cluster.
+    pub slot: u16,
 }
 
 /// A short name for a state within this process. Clients cannot make two states share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct StateName(pub(crate) u64, u64);
+pub struct StateName(pub u64, u64);
 
 /// The secret under which keys are hashed that must not be readable. It must be the same on all instances
 /// that share counters.
 #[derive(Clone)]
-pub(crate) struct KeySecret(Hmac<Sha256>);
+pub struct KeySecret(Hmac<Sha256>);
 
 /// Where a [`KeySecret`] comes from, in the order in which it is looked for.
 #[derive(Clone, Copy)]
-pub(crate) enum SecretFrom<'a> {
+pub enum SecretFrom<'a> {
     /// The configured secret.
     Configured(&'a [u8]),
     /// The password of Redis, which instances share anyway.
@@ -61,7 +64,7 @@ pub(crate) enum SecretFrom<'a> {
 
 impl<'a> SecretFrom<'a> {
     /// The secret itself.
-    pub(crate) fn bytes(self) -> Cow<'a, [u8]> {
+    pub fn bytes(self) -> Cow<'a, [u8]> {
         match self {
             Self::Configured(secret) => Cow::Borrowed(secret),
             // Derived, so that the password itself is used for nothing else.
@@ -75,7 +78,8 @@ impl<'a> SecretFrom<'a> {
 }
 
 impl KeySecret {
-    pub(crate) fn new(from: SecretFrom<'_>) -> Self {
+    /// The secret from this source.
+    pub fn new(from: SecretFrom<'_>) -> Self {
         Self::keyed(&from.bytes())
     }
 
@@ -94,7 +98,7 @@ impl KeySecret {
 
 impl RedisKeys {
     /// Names in this namespace.
-    pub(crate) fn new(namespace: Option<&Namespace>, secret: KeySecret) -> Self {
+    pub fn new(namespace: Option<&Namespace>, secret: KeySecret) -> Self {
         Self {
             prefix: namespace::prefix(namespace).into(),
             secret,
@@ -103,7 +107,7 @@ impl RedisKeys {
     }
 
     /// The key of the state that a charge pays from.
-    pub(crate) fn state_key(&self, charge: &Charge<'_>) -> StateKey {
+    pub fn state_key(&self, charge: &Charge<'_>) -> StateKey {
         let key = self.state(charge.scope, charge.limit, charge.key);
         StateKey {
             name: self.name(key.as_bytes()),
@@ -113,7 +117,7 @@ impl RedisKeys {
     }
 
     /// The short name of the state with this key.
-    pub(crate) fn name(&self, key: &[u8]) -> StateName {
+    pub fn name(&self, key: &[u8]) -> StateName {
         let [first, second] = self.hashers.each_ref().map(|hasher| {
             let mut hasher = hasher.build_hasher();
             hasher.write(key);
@@ -123,7 +127,7 @@ impl RedisKeys {
     }
 
     /// The state of one key under one limit: `tg:{<key>}:<scope>:<shape>`.
-    pub(crate) fn state(&self, scope: &Scope, limit: &Limit, key: &str) -> String {
+    pub fn state(&self, scope: &Scope, limit: &Limit, key: &str) -> String {
         let mut name = String::with_capacity(self.prefix.len() + scope.name().len() + 48);
         name.push_str(&self.prefix);
         name.push_str(":{");
@@ -137,7 +141,7 @@ impl RedisKeys {
 
     /// A pattern for the keys of all states in scopes whose names begin so, and for the keys that belong to them. What is
     /// encoded has no character that means anything in a pattern.
-    pub(crate) fn states_of(&self, beginning: &str) -> String {
+    pub fn states_of(&self, beginning: &str) -> String {
         let mut pattern = [&*self.prefix, ":{*}:"].concat();
         encode(beginning, &mut pattern);
         pattern.push('*');
@@ -145,42 +149,42 @@ impl RedisKeys {
     }
 
     /// Whether a key of [`states_of`](Self::states_of) is a state, and does not belong to one.
-    pub(crate) fn is_state(key: &str) -> bool {
+    pub fn is_state(key: &str) -> bool {
         !key.ends_with(COMPANION) && !key.ends_with(RESET_NOTE)
     }
 
     /// The key with the details of the permits in the state of a concurrency limit.
-    pub(crate) fn companion(state: &str) -> String {
+    pub fn companion(state: &str) -> String {
         [state, COMPANION].concat()
     }
 
     /// The key that says when a state was last charged before it was reset.
-    pub(crate) fn reset_note(state: &str) -> String {
+    pub fn reset_note(state: &str) -> String {
         [state, RESET_NOTE].concat()
     }
 
     /// The register of permits: which states they are held in. Its slot is part of their id.
-    pub(crate) fn register(&self, permit: PermitId) -> String {
+    pub fn register(&self, permit: PermitId) -> String {
         let tag = slot::tag_of(slot_of_permit(permit));
         format!("{}:{{{tag}}}:lease:{permit}", self.prefix)
     }
 
     /// The record of a stored reservation in this slot.
-    pub(crate) fn hold(&self, slot: u16, id: ReservationId) -> String {
+    pub fn hold(&self, slot: u16, id: ReservationId) -> String {
         let tag = slot::tag_of(slot);
         format!("{}:{{{tag}}}:hold:{id}", self.prefix)
     }
 
     /// The id of a reservation whose record is in this slot.
-    pub(crate) fn reservation_in(slot: u16, id: ReservationId) -> ReservationId {
+    pub fn reservation_in(slot: u16, id: ReservationId) -> ReservationId {
         let rest = id.as_u128() & ((1 << PERMIT_BITS) - 1);
         ReservationId::from_u128(u128::from(slot) << PERMIT_BITS | rest)
     }
 
-    /// A new id of permits whose register is in the same slot as this state.
-    pub(crate) fn permit_for(state: &str) -> PermitId {
+    /// A new id of permits whose register is in the same slot as this state, of an id that cannot be guessed.
+    pub fn permit_for(state: &str, random: PermitId) -> PermitId {
         let slot = u128::from(slot_of(state)) << PERMIT_BITS;
-        let rest = PermitId::random().as_u128() & ((1 << PERMIT_BITS) - 1);
+        let rest = random.as_u128() & ((1 << PERMIT_BITS) - 1);
         PermitId::from_u128(slot | rest)
     }
 
@@ -217,7 +221,7 @@ impl std::fmt::Debug for RedisKeys {
 const PERMIT_BITS: u32 = 128 - 14;
 
 /// The slot of the register of permits with this id.
-pub(crate) fn slot_of_permit(permit: PermitId) -> u16 {
+pub fn slot_of_permit(permit: PermitId) -> u16 {
     u16::try_from(permit.as_u128() >> PERMIT_BITS).unwrap_or(0)
 }
 

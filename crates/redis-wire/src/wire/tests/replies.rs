@@ -36,7 +36,7 @@ proptest! {
         for step in &steps {
             let answered = Value::Array(vec![Value::Int(5), answer.clone()]);
             for reply in [reply.clone(), answered] {
-                if let Ok((_, answers)) = decode(&[step], reply) {
+                if let Ok((_, answers)) = decode(&[step], &reply) {
                     prop_assert_eq!(answers.len(), 1);
                 }
             }
@@ -54,6 +54,6 @@ fn a_reply_of_another_length_is_refused() {
         vec![Value::Int(1)],
         vec![Value::Int(-1), Value::Array(vec![])],
     ] {
-        assert_eq!(decode(&[&step], Value::Array(reply)).err(), Some(BadReply));
+        assert_eq!(decode(&[&step], &Value::Array(reply)).err(), Some(BadReply));
     }
 }

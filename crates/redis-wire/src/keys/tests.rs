@@ -75,7 +75,7 @@ fn a_namespace_is_the_second_part_of_every_name() {
     let limit: Limit = "10/minute".parse().unwrap();
     let state = keys.state(&Scope::new("per-user"), &limit, "a:b");
     assert_eq!(state, "tg:staging:{a%3ab}:per-user:tb:1m");
-    let lease = RedisKeys::permit_for(&state);
+    let lease = RedisKeys::permit_for(&state, PermitId::random());
     let register = keys.register(lease);
     assert!(register.starts_with("tg:staging:{"), "{register}");
     assert_eq!(slot_of(&register), slot_of(&state));
@@ -127,7 +127,7 @@ proptest! {
         let has_empty_tag = name.contains("{}");
         prop_assert!(!has_empty_tag);
         prop_assert_eq!(slot_of(&name), slot_of(&RedisKeys::companion(&name)));
-        let lease = RedisKeys::permit_for(&name);
+        let lease = RedisKeys::permit_for(&name, PermitId::random());
         prop_assert_eq!(slot_of(&keys().register(lease)), slot_of(&name));
     }
 

@@ -4,7 +4,7 @@
 const SLOTS: u16 = 16_384;
 
 /// The slot of a key. Only the text in its first pair of braces counts, if that is not empty.
-pub(crate) fn slot_of(key: &str) -> u16 {
+pub fn slot_of(key: &str) -> u16 {
     let bytes = key.as_bytes();
     let hashed = bytes
         .iter()
@@ -18,7 +18,7 @@ pub(crate) fn slot_of(key: &str) -> u16 {
 }
 
 /// A short text whose slot is `slot`.
-pub(crate) fn tag_of(slot: u16) -> &'static str {
+pub fn tag_of(slot: u16) -> &'static str {
     let tag = &TAGS[usize::from(slot % SLOTS)];
     let length = tag.iter().position(|byte| *byte == 0).unwrap_or(LONGEST);
     // All of it is digits and letters.

@@ -1,13 +1,13 @@
 //! Reads the script's reply and checks its form: a server may answer anything.
 
-use redis::Value;
 use tidegate_core::{Adjusted, AdjustedCharges, Micros, Outcome, Outcomes, Retry, Timestamp};
 
 use super::{HoldAnswer, LuaCharge, LuaStep, Op};
+use crate::value::ReplyValue;
 
 /// The outcome of one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum StepOutcome {
+pub enum StepOutcome {
     /// Of a charge, a peek or a settlement: one outcome for each charge.
     Outcomes(Outcomes),
     /// Of a step about a stored reservation.
@@ -32,7 +32,7 @@ pub(crate) enum StepOutcome {
 
 /// The result of checking and repairing a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Finding {
+pub enum Finding {
     /// It is valid, or cannot be repaired.
     Nothing,
     /// It was of a type that no version writes, and has been removed.
@@ -43,28 +43,28 @@ pub(crate) enum Finding {
 
 /// Units taken in advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Leased {
+pub struct Leased {
     /// The outcome for the charge's own cost. A window's give-back refers to its `at`.
-    pub(crate) outcome: Outcome,
+    pub outcome: Outcome,
     /// The units of the lease: those taken, including the charge's cost, and those left of the lease before.
     /// Zero: there is no lease.
-    pub(crate) units: u64,
+    pub units: u64,
     /// When the lease ends, by the clock of Redis.
-    pub(crate) ends_at: Timestamp,
+    pub ends_at: Timestamp,
     /// How long it takes until the cost can be taken once more, if no other instance takes any and these are used.
-    pub(crate) more_after: Retry,
+    pub more_after: Retry,
 }
 
 /// Why one step failed, in the words of the server or the script.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
-pub(crate) struct StepError {
+pub struct StepError {
     text: String,
 }
 
 impl StepError {
     /// The first word, such as `OOM`, `READONLY`, `WRONGTYPE` or `UNREADABLE`.
-    pub(crate) fn code(&self) -> &str {
+    pub fn code(&self) -> &str {
         self.text.split(' ').next().unwrap_or_default()
     }
 }
@@ -72,10 +72,10 @@ impl StepError {
 /// The reply does not have the script's form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the reply does not have the script's form")]
-pub(crate) struct BadReply;
+pub struct BadReply;
 
 /// An outcome that admits now, with all of the limit back at `at`.
-pub(crate) fn admitted(limit: u64, remaining: u64, at: Timestamp) -> Outcome {
+pub fn admitted(limit: u64, remaining: u64, at: Timestamp) -> Outcome {
     Outcome {
         allowed: true,
         limit,
@@ -88,28 +88,24 @@ pub(crate) fn admitted(limit: u64, remaining: u64, at: Timestamp) -> Outcome {
 }
 
 /// Reads the reply to `steps`: the time of Redis, and the outcome of each.
-pub(crate) fn decode(
+pub fn decode<V: ReplyValue>(
     steps: &[&LuaStep],
-    reply: Value,
+    reply: &V,
 ) -> Result<(Timestamp, Vec<Result<StepOutcome, StepError>>), BadReply> {
-    let Value::Array(values) = reply else {
-        return Err(BadReply);
-    };
-    let mut values = values.into_iter();
-    let now = time(&values.next().ok_or(BadReply)?)?;
+    let mut values = reply.values().ok_or(BadReply)?.iter();
+    let now = time(values.next().ok_or(BadReply)?)?;
     let mut answers = Vec::with_capacity(steps.len());
     for step in steps {
-        answers.push(match values.next() {
-            Some(Value::Array(numbers)) => Ok(step.answer(&numbers)?),
-            Some(Value::BulkString(text)) => Err(StepError {
-                text: String::from_utf8_lossy(&text).into_owned(),
-            }),
-            Some(Value::SimpleString(text)) => Err(StepError { text }),
-            Some(remaining @ Value::Int(_)) => {
-                let reset_at = values.next().ok_or(BadReply)?;
-                Ok(step.admitted(number(&remaining)?, time(&reset_at)?, now)?)
-            }
-            _ => return Err(BadReply),
+        let value = values.next().ok_or(BadReply)?;
+        answers.push(if let Some(numbers) = value.values() {
+            Ok(step.answer(numbers)?)
+        } else if let Some(text) = value.text() {
+            Err(StepError {
+                text: String::from_utf8_lossy(text).into_owned(),
+            })
+        } else {
+            let reset_at = values.next().ok_or(BadReply)?;
+            Ok(step.admitted(number(value)?, time(reset_at)?, now)?)
         });
     }
     if values.next().is_some() {
@@ -136,7 +132,7 @@ impl LuaStep {
         Ok(StepOutcome::Outcomes(Outcomes::one(outcome)))
     }
 
-    fn answer(&self, values: &[Value]) -> Result<StepOutcome, BadReply> {
+    fn answer<V: ReplyValue>(&self, values: &[V]) -> Result<StepOutcome, BadReply> {
         match self.op {
             Op::Charge | Op::Peek | Op::Preview | Op::Settle => {
                 let (outcomes, rest) = values.as_chunks::<6>();
@@ -166,9 +162,9 @@ impl LuaStep {
             }
             Op::Release | Op::Renew | Op::ReleaseThere | Op::RenewThere => {
                 let (was_live, there) = values.split_first().ok_or(BadReply)?;
-                let there = there.iter().map(|key| match key {
-                    Value::BulkString(key) => String::from_utf8(key.clone()).map_err(|_| BadReply),
-                    _ => Err(BadReply),
+                let there = there.iter().map(|key| {
+                    let key = key.text().ok_or(BadReply)?;
+                    String::from_utf8(key.to_vec()).map_err(|_| BadReply)
                 });
                 Ok(StepOutcome::Held {
                     was_live: number(was_live)? == 1,
@@ -201,7 +197,7 @@ impl LuaStep {
 }
 
 impl LuaCharge {
-    pub(super) fn outcome(&self, values: &[Value; 6]) -> Result<Outcome, BadReply> {
+    pub(super) fn outcome<V: ReplyValue>(&self, values: &[V; 6]) -> Result<Outcome, BadReply> {
         let [allowed, remaining, retry, reset_at, delay, at] = values;
         let allowed = number(allowed)? == 1;
         Ok(Outcome {
@@ -220,7 +216,7 @@ impl LuaCharge {
     }
 }
 
-fn read_adjusted(values: &[Value; 4]) -> Result<Adjusted, BadReply> {
+fn read_adjusted<V: ReplyValue>(values: &[V; 4]) -> Result<Adjusted, BadReply> {
     let [given_back, overrun, uncharged, remaining] = values;
     Ok(Adjusted {
         given_back: number(given_back)?,
@@ -231,20 +227,18 @@ fn read_adjusted(values: &[Value; 4]) -> Result<Adjusted, BadReply> {
 }
 
 /// A wait. One of nothing, too: only an outcome that allows has none.
-fn retry(value: &Value) -> Result<Retry, BadReply> {
-    match value {
-        Value::Int(-1) => Ok(Retry::Never),
-        wait => Ok(Retry::After(Micros::new(number(wait)?))),
+fn retry<V: ReplyValue>(value: &V) -> Result<Retry, BadReply> {
+    match value.number() {
+        Some(-1) => Ok(Retry::Never),
+        _ => Ok(Retry::After(Micros::new(number(value)?))),
     }
 }
 
-pub(super) fn number(value: &Value) -> Result<u64, BadReply> {
-    match value {
-        Value::Int(number) => u64::try_from(*number).map_err(|_| BadReply),
-        _ => Err(BadReply),
-    }
+pub(super) fn number<V: ReplyValue>(value: &V) -> Result<u64, BadReply> {
+    let number = value.number().ok_or(BadReply)?;
+    u64::try_from(number).map_err(|_| BadReply)
 }
 
-fn time(value: &Value) -> Result<Timestamp, BadReply> {
+fn time<V: ReplyValue>(value: &V) -> Result<Timestamp, BadReply> {
     number(value).map(Timestamp::from_micros)
 }

@@ -120,7 +120,7 @@ fn a_lease_is_released_once_by_its_name_alone() {
         charging(&one, &few, "user", 1),
         charging(&two, &many, "user", 2),
     ];
-    let lease = RedisKeys::permit_for(&keys().state(&one, &few, "user"));
+    let lease = RedisKeys::permit_for(&keys().state(&one, &few, "user"), PermitId::random());
     let request = Request::new(&charges).under(lease);
     let step = LuaStep::charge(&keys(), &plan(&request));
     let slots: Vec<_> = step.keys().map(slot_of).collect();
@@ -151,7 +151,7 @@ fn what_a_lease_holds_in_other_slots_is_named() {
         [charging(&scope, &limit, "here", 1)],
         [charging(&scope, &limit, "there", 1)],
     );
-    let lease = RedisKeys::permit_for(&keys().state(&scope, &limit, "here"));
+    let lease = RedisKeys::permit_for(&keys().state(&scope, &limit, "here"), PermitId::random());
     let there = plan(&Request::new(&there).under(lease));
     let far = LuaStep::charge(&keys(), &there).registered_elsewhere();
     let held = there.permits();

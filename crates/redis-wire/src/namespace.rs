@@ -39,7 +39,7 @@ impl fmt::Display for Namespace {
 }
 
 /// The prefix of every name.
-pub(crate) fn prefix(namespace: Option<&Namespace>) -> String {
+pub fn prefix(namespace: Option<&Namespace>) -> String {
     match namespace {
         Some(Namespace(name)) => format!("tg:{name}"),
         None => "tg".to_owned(),
