@@ -6,7 +6,7 @@ import { LimitError, RateLimited } from './errors.js'
 import { forgetAll, giveBack } from './internal.js'
 import { Permit } from './permit.js'
 import { Waiters, throwIfAborted, type AbortSource } from './waiting.js'
-import { checked, freeWith, makeRoomForOutcomes, numbers, readText, settleBuffers, wasm, write, writeSecret } from './wasm.js'
+import { checked, freeWith, makeRoomForOutcomes, numbers, readHeaders, settleBuffers, wasm, write, writeSecret } from './wasm.js'
 
 /** How a limit counts. */
 export type AlgorithmName =
@@ -142,10 +142,7 @@ export class Limiter {
       }
       if (kind !== ASK_AGAIN) {
         const decision = readDecision(this, this.#count, code, null)
-        const message = kind === TOO_LONG
-          ? `the limit would let this go on only after ${seconds(waitMs)} s; try again then, or raise \`maxWaitMs\``
-          : `the cost is above the limit of ${decision.limit}, so waiting cannot help`
-        throw new RateLimited(message, decision)
+        throw tooLong(decision, kind === TOO_LONG ? waitMs : undefined)
       }
       await this.#waiters.wait(waitMs, signal, true)
       now = this.#time()
@@ -157,10 +154,7 @@ export class Limiter {
     const length = write(name)
     settleBuffers()
     numbers.set(outcomes)
-    const lines = readText(wasm.limiter_headers(this.#limiter, length)).split('\n')
-    const headers: [string, string][] = []
-    for (let index = 0; index + 1 < lines.length; index += 2) headers.push([lines[index]!, lines[index + 1]!])
-    return headers
+    return readHeaders(wasm.limiter_headers(this.#limiter, length))
   }
 
   /** @internal */
@@ -233,6 +227,12 @@ export function limitsText(limits: string | readonly string[]): string {
   return texts.join('; ')
 }
 
-function seconds(millis: number): string {
-  return (millis / 1000).toFixed(3)
+/** Why there is no turn: it would take so many milliseconds, or forever. */
+export function tooLong(decision: Decision, waitMs: number | undefined): RateLimited {
+  return new RateLimited(
+    waitMs === undefined
+      ? `the cost is above the limit of ${decision.limit}, so waiting cannot help`
+      : `the limit would let this go on only after ${(waitMs / 1000).toFixed(3)} s; try again then, or raise \`maxWaitMs\``,
+    decision,
+  )
 }

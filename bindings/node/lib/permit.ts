@@ -27,3 +27,28 @@ export class Permit {
     this.release()
   }
 }
+
+/** A turn over Redis: what it holds is released by a call. */
+export class SharedPermit {
+  /** What the limits said; `null` for the permit of a decision itself. */
+  readonly decision: Decision | null
+  #release: (() => Promise<boolean>) | null
+
+  /** @internal */
+  constructor(decision: Decision | null, release: (() => Promise<boolean>) | null) {
+    this.decision = decision
+    this.#release = release
+  }
+
+  /** Releases it. False if it holds nothing, or if it has ended before. */
+  async release(): Promise<boolean> {
+    const release = this.#release
+    this.#release = null
+    return release === null ? false : release()
+  }
+
+  /** Releases it at the end of an `await using` block. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release()
+  }
+}

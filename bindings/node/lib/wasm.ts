@@ -28,6 +28,19 @@ interface Exports {
   limiter_stats(limiter: number): void
   limiter_reserve(limiter: number, key: number, cost: number, maxWaitMs: number, now: number): number
   limiter_headers(limiter: number, name: number): number
+  wire_new(length: number): number
+  wire_free(limiter: number): void
+  wire_count(limiter: number): number
+  wire_ask(limiter: number, asked: number, input: number, cost: number, maxWaitMs: number): number
+  wire_take_back(limiter: number, key: number, cost: number, chargedAt: number): number
+  wire_give_back(limiter: number, step: number): number
+  wire_release(limiter: number, step: number): number
+  wire_headers(limiter: number, name: number): number
+  step_arguments(step: number): number
+  step_read(step: number, reply: number): number
+  step_wait(step: number): number
+  step_flags(step: number): number
+  step_free(step: number): void
   permit(): number
   attempt_wait(): number
   attempt_turn(): number
@@ -97,6 +110,17 @@ export function write(text: string): number {
   return encoder.encodeInto(text, input).written
 }
 
+/** Writes 16 bytes, random ones if they are needed, and a text into the input. Returns their length in bytes. */
+export function writeWithRandom(text: string, isRandom: boolean): number {
+  const needed = 16 + text.length * 3
+  if (input.length === 0 || needed > capacity) {
+    capacity = Math.max(capacity, needed)
+    refresh()
+  }
+  if (isRandom) crypto.getRandomValues(input.subarray(0, 16))
+  return 16 + encoder.encodeInto(text, input.subarray(16)).written
+}
+
 /** Writes 32 random bytes into the input. */
 export function writeSecret(): void {
   if (input.length === 0) refresh()
@@ -117,7 +141,22 @@ export function checked(result: number): number {
 // Limiters that nothing refers to any more leave their memory to others.
 const freed = typeof FinalizationRegistry === 'undefined' ? undefined : new FinalizationRegistry<number>((limiter) => wasm.limiter_free(limiter))
 
+const freedWire = typeof FinalizationRegistry === 'undefined' ? undefined : new FinalizationRegistry<number>((limiter) => wasm.wire_free(limiter))
+
 /** Frees a limiter of the WebAssembly when its owner is collected. */
 export function freeWith(owner: object, limiter: number): void {
   freed?.register(owner, limiter)
+}
+
+/** The same for a limiter over Redis. */
+export function freeWireWith(owner: object, limiter: number): void {
+  freedWire?.register(owner, limiter)
+}
+
+/** Reads the headers that were written last. */
+export function readHeaders(length: number): [string, string][] {
+  const lines = readText(length).split('\n')
+  const headers: [string, string][] = []
+  for (let index = 0; index + 1 < lines.length; index += 2) headers.push([lines[index]!, lines[index + 1]!])
+  return headers
 }

@@ -13,47 +13,14 @@ use crate::buffers::{self, OUTCOME_NUMBERS};
 use crate::described::{header_lines, whole};
 use crate::given_limits::{read_limits, store_limit};
 use crate::memory_limiter::{MemoryAnswer, MemoryLimiter, MemoryQuestion, MemoryTurn, TurnAttempt};
+use crate::numbered::Numbered;
+use crate::redis_limiter::{WireLimiter, WireQuestion, WireSettings, WireStep};
 
 thread_local! {
     static LIMITERS: RefCell<Numbered<MemoryLimiter>> = const { RefCell::new(Numbered::new()) };
     static TURNS: RefCell<Numbered<MemoryTurn>> = const { RefCell::new(Numbered::new()) };
-}
-
-/// Values by number. Numbers are used again.
-struct Numbered<T> {
-    values: Vec<Option<T>>,
-    free: Vec<usize>,
-}
-
-impl<T> Numbered<T> {
-    const fn new() -> Self {
-        Self {
-            values: Vec::new(),
-            free: Vec::new(),
-        }
-    }
-
-    fn add(&mut self, value: T) -> usize {
-        if let Some(number) = self.free.pop() {
-            self.values[number] = Some(value);
-            return number;
-        }
-        self.values.push(Some(value));
-        self.values.len() - 1
-    }
-
-    #[inline]
-    fn get(&mut self, number: usize) -> Option<&mut T> {
-        self.values.get_mut(number)?.as_mut()
-    }
-
-    fn take(&mut self, number: usize) -> Option<T> {
-        let value = self.values.get_mut(number)?.take();
-        if value.is_some() {
-            self.free.push(number);
-        }
-        value
-    }
+    static WIRE_LIMITERS: RefCell<Numbered<WireLimiter>> = const { RefCell::new(Numbered::new()) };
+    static WIRE_STEPS: RefCell<Numbered<WireStep>> = const { RefCell::new(Numbered::new()) };
 }
 
 /// Calls a function with a limiter. Nothing happens if there is none with this number.
@@ -363,4 +330,171 @@ extern "C" fn limiter_headers(limiter: usize, name: usize) -> usize {
         })
     });
     buffers::put_text(lines)
+}
+
+/// A new limiter over Redis. The input has a line each for limits, algorithm, name, attribute and namespace, and then
+/// the secret.
+#[unsafe(no_mangle)]
+extern "C" fn wire_new(length: usize) -> i32 {
+    let made = buffers::with_text(length, |text| {
+        let mut lines = text.splitn(6, '\n');
+        let mut line = || lines.next().unwrap_or_default();
+        let limits = read_limits(line(), line())?;
+        WireLimiter::new(WireSettings {
+            limits,
+            name: line(),
+            per_attribute: line(),
+            namespace: line(),
+            key_secret: line(),
+        })
+    });
+    match made {
+        Ok(limiter) => number(WIRE_LIMITERS.with_borrow_mut(|limiters| limiters.add(limiter))),
+        Err(error) => failed(&error),
+    }
+}
+
+/// Forgets a limiter over Redis.
+#[unsafe(no_mangle)]
+extern "C" fn wire_free(limiter: usize) {
+    WIRE_LIMITERS.with_borrow_mut(|limiters| drop(limiters.take(limiter)));
+}
+
+/// How many limits it has.
+#[unsafe(no_mangle)]
+extern "C" fn wire_count(limiter: usize) -> usize {
+    with_wire(limiter, |limiter| Some(limiter.limits().len())).unwrap_or_default()
+}
+
+fn with_wire<T>(limiter: usize, call: impl FnOnce(&WireLimiter) -> Option<T>) -> Option<T> {
+    WIRE_LIMITERS
+        .with_borrow_mut(|limiters| limiters.get(limiter).and_then(|limiter| call(limiter)))
+}
+
+fn add_step(step: Option<WireStep>) -> i32 {
+    match step {
+        Some(step) => number(WIRE_STEPS.with_borrow_mut(|steps| steps.add(step))),
+        None => -1,
+    }
+}
+
+/// Begins a step: 0 checks, 1 peeks, 2 settles, 3 forgets. The input has 16 random bytes and the key. A check may wait
+/// for so many milliseconds, unless that is negative.
+#[unsafe(no_mangle)]
+extern "C" fn wire_ask(limiter: usize, asked: u32, input: usize, cost: f64, max_wait: f64) -> i32 {
+    let asked = match asked {
+        0 => WireQuestion::Check,
+        1 => WireQuestion::Peek,
+        2 => WireQuestion::Settle,
+        _ => WireQuestion::Forget,
+    };
+    let step = buffers::with_bytes(input, |bytes| {
+        let (random, key) = bytes.split_first_chunk::<16>()?;
+        let key = std::str::from_utf8(key).ok()?;
+        let max_wait = (max_wait >= 0.0).then(|| span(max_wait));
+        with_wire(limiter, |limiter| {
+            let random = u128::from_le_bytes(*random);
+            Some(limiter.ask(asked, (key, whole(cost)), max_wait, random))
+        })
+    });
+    add_step(step)
+}
+
+/// Begins to take back a cost that was charged at this time.
+#[unsafe(no_mangle)]
+extern "C" fn wire_take_back(limiter: usize, key: usize, cost: f64, charged_at: f64) -> i32 {
+    let step = buffers::with_text(key, |key| {
+        with_wire(limiter, |limiter| {
+            Some(limiter.take_back(key, whole(cost), timestamp(charged_at)))
+        })
+    });
+    add_step(step)
+}
+
+/// Begins to take back what a step has charged. Negative if it has charged nothing.
+#[unsafe(no_mangle)]
+extern "C" fn wire_give_back(limiter: usize, step: usize) -> i32 {
+    follow(limiter, step, WireLimiter::give_back)
+}
+
+/// Begins to release the permit of a step. Negative if it holds none.
+#[unsafe(no_mangle)]
+extern "C" fn wire_release(limiter: usize, step: usize) -> i32 {
+    follow(limiter, step, WireLimiter::release)
+}
+
+fn follow(
+    limiter: usize,
+    step: usize,
+    next: impl FnOnce(&WireLimiter, &WireStep) -> Option<WireStep>,
+) -> i32 {
+    let step = WIRE_STEPS.with_borrow_mut(|steps| {
+        let charged = steps.get(step)?;
+        with_wire(limiter, |limiter| next(limiter, charged))
+    });
+    add_step(step)
+}
+
+/// Puts the arguments of a step, after the name of the script, one on each line.
+#[unsafe(no_mangle)]
+extern "C" fn step_arguments(step: usize) -> usize {
+    let arguments =
+        WIRE_STEPS.with_borrow_mut(|steps| steps.get(step).map(|step| step.arguments()));
+    buffers::put_text(arguments.unwrap_or_default())
+}
+
+/// Reads the reply to a step from the input. Returns what a check returns, or an error.
+#[unsafe(no_mangle)]
+extern "C" fn step_read(step: usize, length: usize) -> i32 {
+    buffers::with_text(length, |reply| {
+        WIRE_STEPS.with_borrow_mut(|steps| {
+            let Some(step) = steps.get(step) else {
+                return failed(&"there is no such step");
+            };
+            if let Err(error) = step.read(reply) {
+                return failed(&error);
+            }
+            buffers::put_outcomes(step.outcomes());
+            let decided_by = tidegate_core::outcome::deciding(step.outcomes());
+            number(decided_by << 1 | usize::from(step.is_allowed()))
+        })
+    })
+}
+
+/// Microseconds that the request of a step has to wait; negative if it never may go on.
+#[unsafe(no_mangle)]
+extern "C" fn step_wait(step: usize) -> f64 {
+    let wait = WIRE_STEPS.with_borrow_mut(|steps| steps.get(step).and_then(|step| step.wait()));
+    wait.map_or(-1.0, buffers::micros)
+}
+
+/// Of a step: 1 if it is denied by holders of permits, 2 if it holds a permit, 4 if it has released one.
+#[unsafe(no_mangle)]
+extern "C" fn step_flags(step: usize) -> u32 {
+    WIRE_STEPS.with_borrow_mut(|steps| {
+        steps.get(step).map_or(0, |step| {
+            u32::from(step.is_denied_by_holders())
+                | u32::from(step.holds_permit()) << 1
+                | u32::from(step.was_live()) << 2
+        })
+    })
+}
+
+/// Forgets a step.
+#[unsafe(no_mangle)]
+extern "C" fn step_free(step: usize) {
+    WIRE_STEPS.with_borrow_mut(|steps| drop(steps.take(step)));
+}
+
+/// Writes the headers of a decision of a limiter over Redis, as `limiter_headers` does.
+#[unsafe(no_mangle)]
+extern "C" fn wire_headers(limiter: usize, name: usize) -> usize {
+    let lines = buffers::with_text(name, |name| {
+        buffers::with_numbers(|numbers| {
+            with_wire(limiter, |limiter| {
+                Some(header_lines(name, limiter.limits(), numbers))
+            })
+        })
+    });
+    buffers::put_text(lines.unwrap_or_default())
 }

@@ -6,6 +6,7 @@
 //! | `exports` | the functions that JavaScript calls: numbers in, numbers out |
 //! | `buffers` | where texts and numbers are exchanged |
 //! | `memory_limiter` | limits over a store in memory |
+//! | `redis_limiter` | limits over Redis, as commands to send and replies to read; `given_reply` |
 //! | `given_limits` | limits as they are given |
 //! | `described` | the headers of a decision |
 //!
@@ -15,4 +16,7 @@ mod buffers;
 mod described;
 mod exports;
 mod given_limits;
+mod given_reply;
 mod memory_limiter;
+mod numbered;
+mod redis_limiter;

@@ -1,0 +1,134 @@
+// Limits over Redis, by ioredis and node-redis: the same counters as a server, what happens without an answer, and the
+// stores of other libraries.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Redis } from 'ioredis'
+import { createClient } from 'redis'
+import { Client, LimitError, RateLimited, RedisLimiter, StoreError } from 'tidegate'
+import { TidegateStore } from 'tidegate/express'
+import { tidegateStore } from 'tidegate/fastify'
+import { TidegateThrottlerStorage } from 'tidegate/nestjs'
+import { startRedis, startTidegate } from './servers.mjs'
+
+const PATIENT = { timeoutMs: 5000 }
+
+async function ioredis(t) {
+  const { port, child } = await startRedis(t)
+  const redis = new Redis(port, '127.0.0.1')
+  t.after(() => redis.disconnect())
+  return { port, child, redis, sendCommand: (...words) => redis.call(...words) }
+}
+
+test('a limiter over Redis answers as the one in memory', async (t) => {
+  const { sendCommand } = await ioredis(t)
+  const limiter = new RedisLimiter('3/minute; 2/hour', { sendCommand, ...PATIENT })
+  const first = await limiter.check('user_42')
+  assert.deepEqual([first.allowed, first.limit, first.remaining, first.retryAfter], [true, 2, 1, 0])
+  assert.equal(await limiter.allow('user_42'), true)
+  const denied = await limiter.check('user_42')
+  assert.equal(denied.allowed, false)
+  assert.ok(denied.retryAfter > 1790 && denied.retryAfter <= 1800)
+  assert.equal(denied.headers('per-user')[0][0], 'retry-after')
+  assert.equal((await limiter.peek('user_43')).remaining, 2)
+  assert.equal((await limiter.settle('user_43', 9)).remaining, 0)
+  await limiter.reset('user_42')
+  assert.equal(await limiter.allow('user_42'), true)
+  await assert.rejects(limiter.check(42), TypeError)
+  assert.throws(() => new RedisLimiter('often', { sendCommand }), LimitError)
+  assert.throws(() => new RedisLimiter('1/minute', { sendCommand, namespace: 'a b' }), /namespace/)
+  assert.throws(() => new RedisLimiter('1/minute', { sendCommand, perAttribute: 'api_key' }), /`api_key` are secret.*`keySecret`/)
+  assert.throws(() => new RedisLimiter('1/minute', {}), TypeError)
+})
+
+test('the client of node-redis is as good, and a script that the server forgot is sent again', async (t) => {
+  const { port } = await startRedis(t)
+  const client = await createClient({ url: `redis://127.0.0.1:${port}` }).connect()
+  t.after(() => client.destroy())
+  const limiter = new RedisLimiter('2/minute', { sendCommand: (...words) => client.sendCommand(words), algorithm: 'sliding_window_log', ...PATIENT })
+  assert.equal(await limiter.allow('a'), true)
+  await client.sendCommand(['SCRIPT', 'FLUSH'])
+  assert.equal(await limiter.allow('a'), true)
+  assert.equal(await limiter.allow('a'), false)
+})
+
+test('a server and this process share a limit', async (t) => {
+  const { port, redis, sendCommand } = await ioredis(t)
+  const rules = `rules:
+  - {id: per-user, per: [user_id], limit: 4/hour}
+  - {id: keys, per: [api_key], limit: 3/hour, match: {path: /keys}}
+`
+  const url = await startTidegate(t, rules, { TIDEGATE_REDIS: `redis://127.0.0.1:${port}`, TIDEGATE_KEY_SECRET: 'a secret of sixteen letters' })
+  const server = new Client(url, PATIENT)
+  const here = new RedisLimiter('4/hour', { sendCommand, name: 'per-user', ...PATIENT })
+  const turns = []
+  for (const turn of [1, 2, 3]) turns.push((await server.check({ user_id: 'ada' })).remaining, (await here.check('ada')).remaining, turn)
+  assert.deepEqual(turns, [3, 2, 1, 1, 0, 2, 0, 0, 3])
+  assert.deepEqual(await redis.keys('tg:{ada}*'), ['tg:{ada}:per-user@user_id:tb:1h'])
+  await here.reset('ada')
+  assert.equal((await server.check({ user_id: 'ada' })).remaining, 3)
+  const keys = new RedisLimiter('3/hour', { sendCommand, name: 'keys', perAttribute: 'api_key', keySecret: 'a secret of sixteen letters', ...PATIENT })
+  await server.check({ api_key: 'k1', path: '/keys' })
+  assert.equal((await keys.check('k1')).remaining, 1)
+})
+
+test('without an answer it throws, allows or denies, and says what is known', async (t) => {
+  const hanging = new RedisLimiter('1/minute', { sendCommand: () => new Promise(() => {}), timeoutMs: 20 })
+  await assert.rejects(hanging.check('a'), (error) => {
+    assert.ok(error instanceof StoreError)
+    assert.equal(error.charged, null)
+    assert.match(error.message, /did not answer within 20 ms/)
+    return true
+  })
+  const failing = { sendCommand: async () => { throw new Error('connection lost') } }
+  await assert.rejects(new RedisLimiter('1/minute', failing).allow('a'), /connection lost/)
+  assert.equal(await new RedisLimiter('1/minute', { ...failing, onStoreFailure: 'allow' }).allow('a'), true)
+  const denied = await new RedisLimiter('1/minute', { ...failing, onStoreFailure: 'deny' }).check('a')
+  assert.deepEqual([denied.allowed, denied.retryAfter], [false, 1])
+  for (const reply of [null, 'OK', [], [1], [1, [2]], [1, ['x', 1, 1, 1, 1, 1]], [1, 'ERR no']]) {
+    await assert.rejects(new RedisLimiter('1/minute', { sendCommand: async () => reply }).check('a'), StoreError)
+  }
+})
+
+test('turns are reserved in Redis, and given back by an abort', async (t) => {
+  const { sendCommand } = await ioredis(t)
+  const limiter = new RedisLimiter('20/second burst 1', { sendCommand, ...PATIENT })
+  for (let turn = 0; turn < 3; turn++) assert.equal((await limiter.acquire('api')).decision.allowed, true)
+  const slow = new RedisLimiter('1/minute', { sendCommand, name: 'slow', maxWaitMs: 120_000, ...PATIENT })
+  await slow.acquire('api')
+  await assert.rejects(slow.acquire('api', { timeoutMs: 10 }), RateLimited)
+  const controller = new AbortController()
+  const waiting = slow.acquire('api', { signal: controller.signal })
+  setTimeout(() => controller.abort(new Error('changed my mind')), 50)
+  await assert.rejects(waiting, /changed my mind/)
+  assert.ok((await slow.peek('api')).retryAfter <= 60)
+  const workers = new RedisLimiter('1', { sendCommand, name: 'workers', algorithm: 'concurrency', ...PATIENT })
+  const held = await workers.acquire('job')
+  assert.equal(await workers.allow('job'), false)
+  const next = workers.acquire('job')
+  assert.equal(await held.release(), true)
+  assert.equal(await held.release(), false)
+  await (await next)[Symbol.asyncDispose]()
+  assert.equal(await (await workers.check('job')).permit.release(), true)
+})
+
+test('stores count with a limiter over Redis', async (t) => {
+  const { sendCommand } = await ioredis(t)
+  const limiter = (name) => new RedisLimiter('2/minute', { sendCommand, name, ...PATIENT })
+  const store = new TidegateStore({ limiter: limiter('express'), prefix: 'api:' })
+  store.init({ windowMs: 60_000, limit: 2, skipFailedRequests: true })
+  assert.equal(store.localKeys, false)
+  const hits = async () => (await store.increment('a')).totalHits
+  assert.deepEqual([await hits(), await hits(), await hits()], [1, 2, 3])
+  assert.equal((await store.get('a')).totalHits, 2)
+  await store.decrement('a')
+  assert.deepEqual([await hits(), await hits()], [2, 3])
+  await store.resetKey('a')
+  assert.equal(await store.get('a'), undefined)
+  const Fastify = tidegateStore({ limiter: limiter('fastify') })
+  const incr = () => new Promise((resolve, reject) => new Fastify({}).incr('a', (error, usage) => (error ? reject(error) : resolve(usage.current)), 60_000, 2))
+  assert.deepEqual([await incr(), await incr(), await incr()], [1, 2, 3])
+  const nest = new TidegateThrottlerStorage({ limiter: limiter('nest') })
+  const blocked = async () => (await nest.increment('a', 60_000, 2, 60_000, 'default')).isBlocked
+  assert.deepEqual([await blocked(), await blocked(), await blocked()], [false, false, true])
+})
