@@ -1,7 +1,7 @@
 //! Remainders of requests in parts that do not depend on a window, so that a bucket can take over
 //! the state of another with a different one.
 //!
-//! Mirrored by `crates/redis/lua/common_parts.lua`.
+//! Mirrored by `crates/redis-wire/lua/common_parts.lua`.
 
 use super::arithmetic::Divisor;
 use crate::limit::MAX_WINDOW;

@@ -11,7 +11,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The folders below `bindings`, each a workspace of its own.
-const BINDINGS: [&str; 1] = ["python"];
+const BINDINGS: [&str; 2] = ["node", "python"];
 
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
@@ -183,7 +183,7 @@ fn locked(text: &str) -> Edges {
 #[test]
 fn the_lock_files_of_other_workspaces_are_up_to_date() {
     let (packages, _) = packages();
-    for workspace in ["bench", "fuzz", "bindings/python"] {
+    for workspace in ["bench", "fuzz", "bindings/node", "bindings/python"] {
         let path = root().join(workspace).join("Cargo.lock");
         let text = std::fs::read_to_string(path).expect("it is there");
         let locked = locked(&text);
