@@ -14,7 +14,7 @@ use crate::described::{header_lines, whole};
 use crate::given_limits::{read_limits, store_limit};
 use crate::memory_limiter::{MemoryAnswer, MemoryLimiter, MemoryQuestion, MemoryTurn, TurnAttempt};
 use crate::numbered::Numbered;
-use crate::redis_limiter::{WireLimiter, WireQuestion, WireSettings, WireStep};
+use crate::redis_limiter::{WireLimiter, WireLimiterSettings, WireQuestion, WireStep};
 
 thread_local! {
     static LIMITERS: RefCell<Numbered<MemoryLimiter>> = const { RefCell::new(Numbered::new()) };
@@ -340,7 +340,7 @@ extern "C" fn wire_new(length: usize) -> i32 {
         let mut lines = text.splitn(6, '\n');
         let mut line = || lines.next().unwrap_or_default();
         let limits = read_limits(line(), line())?;
-        WireLimiter::new(WireSettings {
+        WireLimiter::new(WireLimiterSettings {
             limits,
             name: line(),
             per_attribute: line(),

@@ -46,7 +46,7 @@ pub(crate) enum WireQuestion {
 }
 
 /// How a limiter over Redis is set up.
-pub(crate) struct WireSettings<'a> {
+pub(crate) struct WireLimiterSettings<'a> {
     pub(crate) limits: Vec<Limit>,
     pub(crate) name: &'a str,
     pub(crate) per_attribute: &'a str,
@@ -55,8 +55,8 @@ pub(crate) struct WireSettings<'a> {
 }
 
 impl WireLimiter {
-    pub(crate) fn new(settings: WireSettings<'_>) -> Result<Self, Box<dyn Error>> {
-        let WireSettings {
+    pub(crate) fn new(settings: WireLimiterSettings<'_>) -> Result<Self, Box<dyn Error>> {
+        let WireLimiterSettings {
             name,
             per_attribute,
             namespace,

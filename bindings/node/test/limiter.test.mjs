@@ -96,7 +96,7 @@ test('keys are strings, and costs whole numbers', async () => {
   assert.equal(limiter.check('a', 2 ** 50).retryAfter, null)
 })
 
-test('a lone surrogate is replaced, and keys of any length are told apart', () => {
+test('a lone surrogate is replaced, and keys of any length are distinct', () => {
   const { limiter } = withClock('1/minute')
   assert.equal(limiter.allow('a\ud800'), true)
   assert.equal(limiter.allow('a\ufffd'), false)
@@ -105,7 +105,7 @@ test('a lone surrogate is replaced, and keys of any length are told apart', () =
   assert.deepEqual([long, `${long}x`, 'ü', 'u', '', 'é'.repeat(3000)].map((key) => limiter.allow(key)), Array(6).fill(false))
 })
 
-test('many keys and many limiters: the memory grows and is told apart', () => {
+test('many keys and many limiters: the memory grows, and no counter is another', () => {
   const limiters = Array.from({ length: 50 }, () => withClock('1/minute').limiter)
   for (let key = 0; key < 20_000; key++) limiters[key % 50].check(`key ${key}`)
   for (let key = 0; key < 20_000; key++) {
