@@ -10,8 +10,8 @@ use tidegate_core::StoreError;
 use tokio::sync::Mutex;
 
 use crate::dial::{store_error, within};
-use crate::namespace::{self, Namespace};
 use crate::router::Router;
+use tidegate_redis_wire::namespace::{self, Namespace};
 
 /// The most bytes that an instance publishes, and that are read of one.
 pub const MOST_ACTIVITY: usize = 64 << 10;

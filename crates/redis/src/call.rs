@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::monotonic::now;
 use crate::url::RedisNode;
-use crate::wire::{LuaStep, StepError, StepOutcome};
+use tidegate_redis_wire::wire::{LuaStep, StepError, StepOutcome};
 
 /// A call with a deadline, and the channel for its reply.
 pub(crate) struct Job {

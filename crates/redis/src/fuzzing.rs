@@ -5,10 +5,10 @@ use tidegate_core::{Algorithm, Charge, Limit, Micros, Outcome, PermitId, Rate, R
 
 use crate::call::CallError;
 use crate::cluster;
-use crate::keys::{KeySecret, RedisKeys, SecretFrom};
-use crate::plan::Plan;
 use crate::url::RedisNode;
-use crate::wire::{LeaseRequest, LuaStep, StepOutcome, decode};
+use tidegate_redis_wire::keys::{KeySecret, RedisKeys, SecretFrom};
+use tidegate_redis_wire::plan::Plan;
+use tidegate_redis_wire::wire::{LeaseRequest, LuaStep, StepOutcome, decode};
 
 /// A reply, decoded for each kind of step.
 #[derive(Debug)]

@@ -5,10 +5,10 @@ use tidegate_core::{
     Algorithm, Charge, Limit, Micros, Rate, Request, Scope, StoreError, Timestamp,
 };
 
-use crate::keys::tag_of;
-use crate::plan::Plan;
 use crate::store::RedisStore;
-use crate::wire::LuaStep;
+use tidegate_redis_wire::keys::tag_of;
+use tidegate_redis_wire::plan::Plan;
+use tidegate_redis_wire::wire::LuaStep;
 
 /// How much of Redis answers.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::keys::StateName;
 use crate::monotonic::now;
-use crate::wire::admitted;
 use parking_lot::Mutex;
 use tidegate_core::algorithm::Form;
 use tidegate_core::{Limit, Micros, Outcome, Retry, Timestamp};
+use tidegate_redis_wire::keys::StateName;
+use tidegate_redis_wire::wire::admitted;
 use tokio::time::Instant;
 
 /// How long a denial is remembered at the most.
@@ -235,8 +235,8 @@ impl Hints {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::{KeySecret, RedisKeys, SecretFrom};
     use tidegate_core::{Algorithm, Rate};
+    use tidegate_redis_wire::keys::{KeySecret, RedisKeys, SecretFrom};
 
     fn keys() -> RedisKeys {
         RedisKeys::new(None, KeySecret::new(SecretFrom::Public))

@@ -57,8 +57,6 @@ mod stats;
 mod store;
 mod url;
 
-use tidegate_redis_wire::{keys, namespace, plan, script, wire};
-
 pub use activity::{MOST_ACTIVITY, PublishedActivity, is_instance};
 pub use damage::Damage;
 pub use document::{RedisDocument, Written};

@@ -12,14 +12,14 @@ use crate::call::{CallBody, CallError, CallReply, StepReply};
 use crate::cluster::ClusterLinks;
 use crate::dial::{Dialer, NO_ANSWER, Role};
 use crate::follow_master::follow_master;
-use crate::keys::slot_of;
 use crate::link::{Link, LinkSettings, LinkTarget, NOT_YET};
 use crate::monotonic::{now, until};
 use crate::sentinel::Sentinels;
 use crate::settings::{RedisSettings, RedisTls};
 use crate::stats::Stats;
 use crate::url::{RedisNode, Topology};
-use crate::wire::LuaStep;
+use tidegate_redis_wire::keys::slot_of;
+use tidegate_redis_wire::wire::LuaStep;
 
 /// How long to wait before the first retry of a call that the server could not serve; doubles each time.
 const AGAIN: Duration = Duration::from_millis(1);

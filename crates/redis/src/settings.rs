@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::keys::SecretFrom;
 use crate::known_instances::KnownInstances;
-use crate::namespace::Namespace;
 use crate::network::RedisNetwork;
 use crate::url::RedisUrl;
+use tidegate_redis_wire::keys::SecretFrom;
+use tidegate_redis_wire::namespace::Namespace;
 
 /// How a Redis store is set up. The defaults are those of the documentation.
 #[derive(Clone)]

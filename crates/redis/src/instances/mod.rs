@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use self::roster::Roster;
 pub(crate) use crate::known_instances::KnownInstances;
 use crate::monotonic::now;
-use crate::namespace::{self, Namespace};
 use crate::router::Router;
+use tidegate_redis_wire::namespace::{self, Namespace};
 
 /// How often an instance announces itself.
 const EVERY: Duration = Duration::from_millis(300);

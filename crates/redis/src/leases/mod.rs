@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::keys::StateName;
+use tidegate_redis_wire::keys::StateName;
 
 /// How many pools there may be; Redis decides each request on states beyond that.
 const MOST: usize = 65_536;

@@ -11,8 +11,8 @@ use super::demand::PoolDemand;
 use super::shortage::LeaseShortage;
 use super::span::Span;
 use crate::monotonic::now;
-use crate::plan::OwnedState;
-use crate::wire::{LeaseRequest, Leased};
+use tidegate_redis_wire::plan::OwnedState;
+use tidegate_redis_wire::wire::{LeaseRequest, Leased};
 
 /// How long the lease of a bucket lasts.
 const LEASE: Micros = Micros::SECOND;
@@ -491,9 +491,9 @@ impl UnitPool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::{KeySecret, RedisKeys, SecretFrom};
-    use crate::plan::Plan;
     use tidegate_core::{Algorithm, Charge, Rate, Request, Scope};
+    use tidegate_redis_wire::keys::{KeySecret, RedisKeys, SecretFrom};
+    use tidegate_redis_wire::plan::Plan;
 
     const NOW: Timestamp = Timestamp::from_seconds(1_000);
 

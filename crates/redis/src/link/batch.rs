@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::BATCH;
 use crate::call::{CallBody, CallError, Job};
-use crate::wire::LuaStep;
+use tidegate_redis_wire::wire::LuaStep;
 
 /// Jobs that share one call.
 pub(super) struct CallBatch {

@@ -12,7 +12,7 @@ use crate::backoff::Backoff;
 use crate::call::CallError;
 use crate::dial::{Role, WatchedConnection, explain, within};
 use crate::monotonic::now;
-use crate::wire;
+use tidegate_redis_wire::wire;
 
 /// The oldest Redis whose commands the script can use.
 const OLDEST: u32 = 7;

@@ -34,7 +34,7 @@ use crate::monotonic::now;
 use crate::sentinel::Sentinels;
 use crate::stats::Stats;
 use crate::url::RedisNode;
-use crate::wire::LuaStep;
+use tidegate_redis_wire::wire::LuaStep;
 
 /// How many steps go into one call of the script at the most.
 pub(crate) const BATCH: usize = 64;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::batch::{BatchBody, CallBatch};
 use super::health::BatchResult;
 use crate::call::{CallError, CallReply, Job, StepReply, is_no_script, is_read_only};
-use crate::wire::{self, LuaStep};
+use tidegate_redis_wire::wire::{self, LuaStep};
 
 /// A batch under way.
 pub(super) struct SentBatch {

@@ -12,11 +12,11 @@ use super::{Link, LinkSettings, LinkShared, LinkTarget};
 use crate::arrivals::WatchedStream;
 use crate::call::CallBody;
 use crate::dial::Dialer;
-use crate::keys::{KeySecret, RedisKeys, SecretFrom};
 use crate::monotonic::{now, stalls};
 use crate::settings::RedisSettings;
 use crate::url::{RedisNode, RedisUrl};
-use crate::wire::LuaStep;
+use tidegate_redis_wire::keys::{KeySecret, RedisKeys, SecretFrom};
+use tidegate_redis_wire::wire::LuaStep;
 
 const DEADLINE: Duration = Duration::from_millis(15);
 const STALL: Duration = Duration::from_secs(1);

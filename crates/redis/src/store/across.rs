@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::StoreInner;
 use super::exact::{OutcomesByIndex, outcomes};
-use crate::plan::{Plan, SlotGroup};
-use crate::wire::{LuaStep, admitted};
+use tidegate_redis_wire::plan::{Plan, SlotGroup};
+use tidegate_redis_wire::wire::{LuaStep, admitted};
 
 /// The steps that give back the charges made in some slots. Sent when this is dropped, also if the request is
 /// cancelled.

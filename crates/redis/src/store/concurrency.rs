@@ -6,9 +6,9 @@ use tidegate_core::{Charge, PermitId, Request, StoreError};
 use tokio::time::Instant;
 
 use super::StoreInner;
-use crate::keys::{RedisKeys, slot_of_permit};
-use crate::plan::Plan;
-use crate::wire::{LuaStep, StepOutcome};
+use tidegate_redis_wire::keys::{RedisKeys, slot_of_permit};
+use tidegate_redis_wire::plan::Plan;
+use tidegate_redis_wire::wire::{LuaStep, StepOutcome};
 
 /// Releases permits when it is dropped, unless their fate has become known.
 pub(super) struct Unresolved {

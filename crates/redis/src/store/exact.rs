@@ -15,8 +15,8 @@ use super::StoreInner;
 use crate::call::StepReply;
 use crate::hints::{AnswerTimes, LONGEST, LONGEST_ACROSS_SLOTS};
 use crate::monotonic::now;
-use crate::plan::{Plan, SlotGroup};
-use crate::wire::{ChargeChange, LuaStep, StepOutcome};
+use tidegate_redis_wire::plan::{Plan, SlotGroup};
+use tidegate_redis_wire::wire::{ChargeChange, LuaStep, StepOutcome};
 
 /// How old an outcome may be that is returned for a charge that was not asked.
 const RECENT: Duration = Duration::from_secs(1);

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use super::StoreInner;
 use crate::call::StepReply;
 use crate::damage::DamageKind;
-use crate::plan::{OwnedState, Plan, PlannedCharge};
-use crate::wire::{Finding, LuaStep, StepOutcome};
+use tidegate_redis_wire::plan::{OwnedState, Plan, PlannedCharge};
+use tidegate_redis_wire::wire::{Finding, LuaStep, StepOutcome};
 
 impl StoreInner {
     /// Takes a step that was made from this plan, and repairs states that are in its way.

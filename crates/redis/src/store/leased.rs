@@ -17,8 +17,8 @@ use crate::leases::{
     AT_LEAST, Filling, LeaseGrant, LeaseKind, SharedPool, UnitLease, UnitPool, Unused,
 };
 use crate::monotonic::now;
-use crate::plan::{OwnedState, Plan, PlannedCharge, SlotGroup};
-use crate::wire::{LuaStep, StepOutcome, admitted};
+use tidegate_redis_wire::plan::{OwnedState, Plan, PlannedCharge, SlotGroup};
+use tidegate_redis_wire::wire::{LuaStep, StepOutcome, admitted};
 
 /// How often idle pools are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -28,16 +28,16 @@ use crate::activity::ActivityBoard;
 use crate::damage::{Damage, Damages};
 use crate::hints::Hints;
 use crate::instances::{self, Instances, KnownInstances};
-use crate::keys::{KeySecret, RedisKeys, SecretFrom};
 use crate::leases::{UnitPools, is_leasable};
 use crate::monotonic::now;
-use crate::namespace;
-use crate::plan::{Plan, PlannedCharge};
 use crate::router::Router;
-use crate::script::SHA1;
 use crate::settings::{CallObserver, RedisSettings, RedisTls};
 use crate::stats::Stats;
-use crate::wire::LuaStep;
+use tidegate_redis_wire::keys::{KeySecret, RedisKeys, SecretFrom};
+use tidegate_redis_wire::namespace;
+use tidegate_redis_wire::plan::{Plan, PlannedCharge};
+use tidegate_redis_wire::script::SHA1;
+use tidegate_redis_wire::wire::LuaStep;
 
 /// Holds the state of every limit in Redis or Valkey, where all instances share it.
 ///

@@ -7,8 +7,8 @@ use tidegate_core::{
 };
 
 use super::StoreInner;
-use crate::keys::slot_of_permit;
-use crate::wire::{HoldAnswer, KeptPart, LuaStep, StepOutcome};
+use tidegate_redis_wire::keys::slot_of_permit;
+use tidegate_redis_wire::wire::{HoldAnswer, KeptPart, LuaStep, StepOutcome};
 
 impl StoreInner {
     /// Settles a reservation. The record that the id leads to decides; each part in another slot may be repeated.

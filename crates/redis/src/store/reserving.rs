@@ -14,9 +14,11 @@ use super::StoreInner;
 use super::across::SlotCharges;
 use super::exact::OutcomesByIndex;
 use super::leased::{TakenFromPools, fill_state};
-use crate::keys::RedisKeys;
-use crate::plan::{Plan, PlannedCharge, SlotGroup};
-use crate::wire::{BareRecord, HoldAnswer, HoldPart, HoldTerms, LuaStep, StepOutcome};
+use tidegate_redis_wire::keys::RedisKeys;
+use tidegate_redis_wire::plan::{Plan, PlannedCharge, SlotGroup};
+use tidegate_redis_wire::wire::{
+    BareRecord, HoldAnswer, HoldPart, HoldTerms, LuaStep, StepOutcome,
+};
 
 /// A reservation on its way.
 struct HoldPlan<'r> {

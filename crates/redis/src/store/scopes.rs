@@ -8,7 +8,7 @@ use tidegate_core::StoreError;
 
 use super::RedisStore;
 use crate::dial::{store_error, within};
-use crate::keys::{RedisKeys, tag_of};
+use tidegate_redis_wire::keys::{RedisKeys, tag_of};
 
 /// How long a reply may take. No decision waits for these.
 const PATIENCE: Duration = Duration::from_secs(2);
