@@ -12,11 +12,11 @@ use tokio::time::Instant;
 
 use super::StoreInner;
 use super::exact::OutcomesByIndex;
-use crate::keys::StateName;
 use crate::leases::{
     AT_LEAST, Filling, LeaseGrant, LeaseKind, SharedPool, UnitLease, UnitPool, Unused,
 };
 use crate::monotonic::now;
+use tidegate_redis_wire::keys::StateName;
 use tidegate_redis_wire::plan::{OwnedState, Plan, PlannedCharge, SlotGroup};
 use tidegate_redis_wire::wire::{LuaStep, StepOutcome, admitted};
 
