@@ -620,7 +620,7 @@ fn a_recording_is_a_file_or_a_map() {
         ("record: \"\"", "field `record`"),
         ("record: [a]", "field `record`"),
         ("record: {file: /r, sample: 10%}", "name the attributes that tell them apart in `sample_by`"),
-        ("record: {file: /r, sample: 10, sample_by: ip}", "field `record.sample`: `10` is not a share"),
+        ("record: {file: /r, sample: 10, sample_by: ip}", "field `record.sample`: the sign `%` is missing"),
         ("record: {file: /r, sample: 0%, sample_by: ip}", "`0%` records nothing"),
         ("record: {file: /r, sample: 10%, sample_by: [ip, ip]}", "`ip` is listed twice"),
         ("record: {file: /r, sample: 10%, sample_by: [two words]}", "field `record.sample_by[0]`"),
