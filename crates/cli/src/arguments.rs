@@ -14,6 +14,7 @@ use crate::commands::overrides::OverrideArgs;
 use crate::commands::reservations::{CancelArgs, ReserveArgs, SettleArgs};
 use crate::commands::reset::ResetArgs;
 use crate::commands::rules::RulesArgs;
+use crate::commands::simulate::SimulateArgs;
 use crate::commands::status::StatusArgs;
 use crate::commands::top::TopArgs;
 use crate::completions::CompletionsArgs;
@@ -50,6 +51,9 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Show, change and validate rules
     Rules(RulesArgs),
+    /// Try rules on logs of recorded traffic: what they would have allowed and denied
+    #[command(alias = "replay")]
+    Simulate(SimulateArgs),
     /// Show rules, rates and top keys, live
     Top(TopArgs),
     /// Show requests that were denied, the newest first

@@ -17,6 +17,9 @@ Exit codes:
               `rules validate`: 1 when a file has errors
               `rules test`: 1 when a decision is not the expected one
               `import`: 1 when rules differ in meaning, or parts are left out
+              `simulate`: 1 when more is denied than `--max-denied` or
+              `--max-newly-denied` accept
+              `rules suggest`: 1 when no rule had a request
               `rules get`, `rules delete`, `rules rollout`: 1 when there is no
               such rule
               `rules promote`: 1 when there is no such rule, or nothing to

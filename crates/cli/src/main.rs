@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => exit::finish(args.server.json, commands::bench::run(&args)),
         Command::Rules(args) => exit::finish(args.server.json, commands::rules::run(&args)),
         Command::Reset(args) => exit::finish(args.server.json, commands::reset::run(&args)),
+        Command::Simulate(args) => exit::finish(args.json, commands::simulate::run(&args)),
         Command::Status(args) => exit::finish(args.server.json, commands::status::run(&args)),
         Command::Top(args) => exit::finish(args.server.json, commands::top::run(&args)),
         Command::Override(args) => exit::finish(args.server.json, commands::overrides::run(&args)),

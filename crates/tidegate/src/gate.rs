@@ -29,6 +29,7 @@ mod parts;
 mod pipeline;
 mod receipt;
 mod reconcile;
+mod rehearsal;
 mod reserving;
 mod reset;
 mod rule_decision;
@@ -53,6 +54,8 @@ pub use observer::{Observed, ObservedPart, ObservedRule, Observer, RuleWatch};
 pub use parts::{Asked, Part};
 pub use receipt::{KeptReceipt, Receipt};
 pub use reconcile::Unreconciled;
+#[doc(hidden)]
+pub use rehearsal::MatchedRequest;
 pub use reserving::{ReservationCounts, ReservationEnd, ReservationGuard, ReserveError};
 pub use reset::{Reset, ResetCounter, ResetError};
 pub use settlement::{SettleError, SettledLimit, Settlement};

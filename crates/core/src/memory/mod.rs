@@ -79,6 +79,7 @@ pub struct MemoryStoreBuilder {
     max_memory: usize,
     max_reservations: usize,
     clock: Arc<dyn Clock>,
+    is_clock_of_requests: bool,
     secret: HashSecret,
 }
 
@@ -89,6 +90,7 @@ impl MemoryStoreBuilder {
             max_memory: usize::MAX,
             max_reservations: DEFAULT_MAX_RESERVATIONS,
             clock: Arc::new(clock),
+            is_clock_of_requests: false,
             secret,
         }
     }
@@ -137,10 +139,26 @@ impl MemoryStoreBuilder {
         }
     }
 
+    /// Lets the clock decide which keys are idle also if requests bring their own time: for a clock that follows those
+    /// times. Otherwise no key is idle once a request brought its own.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn expire_by_clock(self) -> Self {
+        Self {
+            is_clock_of_requests: true,
+            ..self
+        }
+    }
+
     /// The store. Memory is taken as keys come.
     pub fn build(self) -> MemoryStore {
         MemoryStore {
-            stripes: Stripes::new(self.max_keys, self.max_memory, self.clock),
+            stripes: Stripes::new(
+                self.max_keys,
+                self.max_memory,
+                self.clock,
+                self.is_clock_of_requests,
+            ),
             hasher: KeyHasher::new(self.secret),
             reservations: ReservationBook::new(self.max_reservations),
         }

@@ -32,6 +32,8 @@ pub(super) struct SharedCounts {
     permit_keys: AtomicUsize,
     /// Whether this store's clock decides which keys are idle.
     expires: AtomicBool,
+    /// Whether it does so even if requests bring their own time.
+    is_clock_of_requests: bool,
     keys: AtomicUsize,
     expired: AtomicU64,
     evicted: AtomicU64,
@@ -65,7 +67,7 @@ pub struct MemoryStats {
 }
 
 impl SharedCounts {
-    pub(super) fn new(max_keys: usize, max_memory: usize) -> Self {
+    pub(super) fn new(max_keys: usize, max_memory: usize, is_clock_of_requests: bool) -> Self {
         Self {
             permits: PermitRegister::new(),
             resets: Resets::default(),
@@ -75,6 +77,7 @@ impl SharedCounts {
             permit_bytes: AtomicUsize::new(0),
             permit_keys: AtomicUsize::new(0),
             expires: AtomicBool::new(true),
+            is_clock_of_requests,
             keys: AtomicUsize::new(0),
             expired: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
@@ -86,9 +89,9 @@ impl SharedCounts {
         self.expires.load(Ordering::Relaxed).then_some(now)
     }
 
-    /// From here on requests bring their own time, of which the clock knows nothing.
+    /// From here on requests bring their own time, of which the clock knows nothing unless it was said to.
     pub(super) fn stop_expiring(&self) {
-        if self.expires.load(Ordering::Relaxed) {
+        if !self.is_clock_of_requests && self.expires.load(Ordering::Relaxed) {
             self.expires.store(false, Ordering::Relaxed);
         }
     }

@@ -78,7 +78,12 @@ struct Aligned<T>(T);
 const STRIPES_PER_PERMIT: usize = 16;
 
 impl Stripes {
-    pub(super) fn new(max_keys: usize, max_memory: usize, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(
+        max_keys: usize,
+        max_memory: usize,
+        clock: Arc<dyn Clock>,
+        is_clock_of_requests: bool,
+    ) -> Self {
         // Enough for threads not to meet, as long as each stripe has keys to choose from when one has
         // to go; and for large stores, enough to keep the stripes small.
         let for_threads = (max_keys / KEYS_TO_CHOOSE_FROM).min(STRIPES_FOR_THREADS);
@@ -95,7 +100,11 @@ impl Stripes {
                 .take(count)
                 .collect(),
             clock,
-            shared: Aligned(SharedCounts::new(max_keys, max_memory)),
+            shared: Aligned(SharedCounts::new(
+                max_keys,
+                max_memory,
+                is_clock_of_requests,
+            )),
             next_tidied: Aligned::default(),
         }
     }
@@ -367,7 +376,7 @@ mod tests {
         for (max_keys, stripes) in table {
             let clock = Arc::new(SystemClock);
             assert_eq!(
-                Stripes::new(max_keys, usize::MAX, clock).all.len(),
+                Stripes::new(max_keys, usize::MAX, clock, false).all.len(),
                 stripes,
                 "{max_keys} keys"
             );
@@ -377,7 +386,7 @@ mod tests {
     /// So that threads with different keys seldom wait for each other.
     #[test]
     fn keys_are_spread_over_all_stripes() {
-        let stripes = Stripes::new(1_000_000, usize::MAX, Arc::new(SystemClock));
+        let stripes = Stripes::new(1_000_000, usize::MAX, Arc::new(SystemClock), false);
         let mut keys = vec![0; stripes.all.len()];
         let hasher = KeyHasher::new(random_secret());
         let (scope, limit) = (Scope::new("spread"), "1/minute".parse().unwrap());
@@ -406,7 +415,7 @@ mod tests {
 
     /// A full store with two stripes, of which one has all keys.
     fn one_sided() -> Stripes {
-        let stripes = Stripes::new(2_048, usize::MAX, Arc::new(SystemClock));
+        let stripes = Stripes::new(2_048, usize::MAX, Arc::new(SystemClock), false);
         for key in 0..2_048 {
             let slot = Slot::inline(in_stripe(0, key), [0; 2], Micros::SECOND);
             stripes.restore(slot, None, None);

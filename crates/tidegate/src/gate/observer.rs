@@ -142,6 +142,12 @@ impl<'o, 'b> ObservedRule<'o, 'b> {
         self.part.decision.in_force().at(self.decided.rule)
     }
 
+    /// Its index among the rules in force.
+    #[doc(hidden)]
+    pub fn index(&self) -> usize {
+        self.decided.rule
+    }
+
     pub(super) fn state(&self) -> &'o RuleState {
         self.part.decision.in_force().state(self.decided.rule)
     }

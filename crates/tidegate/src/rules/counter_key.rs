@@ -116,9 +116,16 @@ impl Rule {
 }
 
 impl Rule {
+    /// The attributes of `per` that a request lacks.
+    #[doc(hidden)]
+    pub fn lacking<'a>(&'a self, attributes: &Attributes<'_>) -> impl Iterator<Item = &'a str> {
+        self.missing_of(attributes).of(self)
+    }
+
     /// The attributes and values that a [key](Self::key) was made of. None of a counter that clients share, and of a
     /// descriptor's.
-    pub(crate) fn values_of_key<'a>(&'a self, key: &'a str) -> Vec<(&'a str, &'a str)> {
+    #[doc(hidden)]
+    pub fn values_of_key<'a>(&'a self, key: &'a str) -> Vec<(&'a str, &'a str)> {
         let names = self.per.iter().map(String::as_str);
         match self.per.len() {
             _ if key.is_empty() || self.descriptor.is_some() => Vec::new(),

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use tidegate_core::Limit;
+use tidegate_core::{Limit, LimitError};
 
 use super::hashed;
 use super::rule::Rule;
+use crate::adaptive::{Adaptive, AdaptiveBounds};
 use crate::attributes::Attributes;
 
 /// Indexes of a rule's grants, by the name of a tier or the value of an attribute.
@@ -61,6 +62,34 @@ impl GrantSource {
 }
 
 impl Rule {
+    /// The same rule with other limits, in the order of its [grants](Self::grants): the same match, key, cost and
+    /// counters. An adaptive rule begins with the first of them, and its bounds move with it.
+    #[doc(hidden)]
+    pub fn with_limits(
+        &self,
+        mut change: impl FnMut(&Limit) -> Result<Limit, LimitError>,
+    ) -> Result<Self, LimitError> {
+        let mut rule = self.clone();
+        for grant in &mut rule.grants {
+            if let Grant::Limits(limits) = grant {
+                for limit in limits {
+                    *limit = change(limit)?;
+                }
+            }
+        }
+        let first = rule.grants.first().and_then(|grant| grant.limits().first());
+        if let (Some(bounds), Some(start)) = (&rule.adaptive, first) {
+            let (count, settings) = (start.rate().count, bounds.settings());
+            let settings = Adaptive {
+                min: settings.min.min(count),
+                max: settings.max.max(count),
+                ..settings
+            };
+            rule.adaptive = Some(AdaptiveBounds::new(settings, start.clone()));
+        }
+        Ok(rule)
+    }
+
     /// The grant for a request: its override, else its tier, else the limit. Returns the index in
     /// [`grants`](Self::grants) and the source. A temporary override takes precedence.
     pub(crate) fn grant(&self, attributes: &Attributes<'_>) -> (usize, GrantSource) {

@@ -238,6 +238,20 @@ impl RuleSet {
         Self::with_warnings(Some(Self::new(rules)), problems)
     }
 
+    /// The same rules, each with what `change` makes of it: other limits or another mode, but not another match. They are
+    /// found as these are.
+    #[doc(hidden)]
+    pub fn map_rules<E>(
+        &self,
+        change: impl FnMut(&Arc<Rule>) -> Result<Arc<Rule>, E>,
+    ) -> Result<Self, E> {
+        let rules = self.rules.iter().map(change).collect::<Result<_, E>>()?;
+        Ok(Self {
+            rules,
+            ..self.clone()
+        })
+    }
+
     /// The warnings that were found when the rules were read or built.
     pub fn warnings(&self) -> &Problems {
         &self.warnings

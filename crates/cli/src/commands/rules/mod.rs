@@ -61,6 +61,11 @@ enum RulesCommand {
     Test(test::TestArgs),
 }
 
+/// The rules of a server, as JSON.
+pub(super) fn remote_rules(client: &ApiClient) -> anyhow::Result<Vec<serde_json::Value>> {
+    Ok(remote::Remote::read(client)?.rules)
+}
+
 pub(crate) fn run(args: &RulesArgs) -> anyhow::Result<Answer> {
     let json = args.server.json;
     let client = || ApiClient::new(&args.server);

@@ -268,7 +268,12 @@ impl MemoryStoreBuilder {
         if hasher.fingerprint() != fingerprint {
             return Err(SnapshotError::OtherNames);
         }
-        let stripes = Stripes::new(self.max_keys, self.max_memory, self.clock);
+        let stripes = Stripes::new(
+            self.max_keys,
+            self.max_memory,
+            self.clock,
+            self.is_clock_of_requests,
+        );
         let reservations = ReservationBook::new(self.max_reservations);
         if flags & TIMELESS != 0 {
             stripes.shared().stop_expiring();

@@ -168,7 +168,12 @@ fn a_later_state_of_a_key_takes_the_place_of_an_earlier_one() {
     let hasher = KeyHasher::new(random_secret());
     let (scope, limit) = (Scope::new("twice"), "10/month".parse::<Limit>().unwrap());
     let store = MemoryStore {
-        stripes: Stripes::new(10, usize::MAX, std::sync::Arc::new(ManualClock::new(NOW))),
+        stripes: Stripes::new(
+            10,
+            usize::MAX,
+            std::sync::Arc::new(ManualClock::new(NOW)),
+            false,
+        ),
         hasher: KeyHasher::new(hasher.secret()),
         reservations: ReservationBook::new(1),
     };

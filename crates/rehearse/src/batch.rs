@@ -1,0 +1,172 @@
+//! Requests on their way from the thread that reads a file to the one that decides: many in one allocation.
+
+use std::borrow::Cow;
+
+use smol_str::SmolStr;
+use tidegate::gate::Part;
+use tidegate::{Attributes, CredentialProblem, Timestamp};
+
+/// Requests of one file, in the order of its lines.
+#[derive(Debug, Default)]
+pub(crate) struct RequestBatch {
+    text: String,
+    names: Vec<SmolStr>,
+    attributes: Vec<KeptAttribute>,
+    requests: Vec<KeptRequest>,
+    parts: Vec<KeptPart>,
+}
+
+/// One request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeptRequest {
+    /// When it arrived, in microseconds.
+    pub(crate) time: u64,
+    /// How long it took, in microseconds, if that is known.
+    pub(crate) duration: Option<u64>,
+    /// The number of its line, from 1.
+    pub(crate) line: u64,
+    /// The range of its parts; most have one.
+    parts: (u32, u32),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct KeptPart {
+    attributes: (u32, u32),
+    cost: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct KeptAttribute {
+    name: u16,
+    start: u32,
+    length: u32,
+    refused: Option<CredentialProblem>,
+}
+
+/// A point in a batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BatchMark {
+    text: usize,
+    attributes: usize,
+    requests: usize,
+    parts: usize,
+}
+
+fn index(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+impl RequestBatch {
+    pub(crate) fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// How much text it has.
+    pub(crate) fn size(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Where it ends now, to [return to](Self::return_to).
+    pub(crate) fn mark(&self) -> BatchMark {
+        BatchMark {
+            text: self.text.len(),
+            attributes: self.attributes.len(),
+            requests: self.requests.len(),
+            parts: self.parts.len(),
+        }
+    }
+
+    /// Removes everything that was added since.
+    pub(crate) fn return_to(&mut self, mark: BatchMark) {
+        self.text.truncate(mark.text);
+        self.attributes.truncate(mark.attributes);
+        self.requests.truncate(mark.requests);
+        self.parts.truncate(mark.parts);
+    }
+
+    /// Adds a request without parts.
+    pub(crate) fn begin(&mut self, time: u64, duration: Option<u64>, line: u64) {
+        let parts = index(self.parts.len());
+        self.requests.push(KeptRequest {
+            time,
+            duration,
+            line,
+            parts: (parts, parts),
+        });
+    }
+
+    /// Adds a part to the last request: those attributes of it that are wanted.
+    pub(crate) fn push_part(&mut self, attributes: &Attributes<'_>, wants: &dyn Fn(&str) -> bool) {
+        let first = index(self.attributes.len());
+        for (name, value) in attributes.iter().filter(|(name, _)| wants(name)) {
+            self.push_attribute(name, value, None);
+        }
+        for (name, problem) in attributes.refused() {
+            self.push_attribute(name, "", Some(*problem));
+        }
+        self.parts.push(KeptPart {
+            attributes: (first, index(self.attributes.len())),
+            cost: attributes.cost(),
+        });
+        if let Some(request) = self.requests.last_mut() {
+            request.parts.1 = index(self.parts.len());
+        }
+    }
+
+    fn push_attribute(&mut self, name: &str, value: &str, refused: Option<CredentialProblem>) {
+        let known = self.names.iter().position(|known| known == name);
+        let name = known.unwrap_or_else(|| {
+            self.names.push(SmolStr::new(name));
+            self.names.len() - 1
+        });
+        let Ok(name) = u16::try_from(name) else {
+            return;
+        };
+        self.attributes.push(KeptAttribute {
+            name,
+            start: index(self.text.len()),
+            length: index(value.len()),
+            refused,
+        });
+        self.text.push_str(value);
+    }
+
+    pub(crate) fn requests(&self) -> &[KeptRequest] {
+        &self.requests
+    }
+
+    fn attributes_of(&self, part: &KeptPart, time: u64) -> Attributes<'_> {
+        let mut attributes = Attributes::new().at(Timestamp::from_micros(time));
+        if part.cost != 1 {
+            attributes.set_cost(part.cost);
+        }
+        let (first, end) = part.attributes;
+        for kept in &self.attributes[first as usize..end as usize] {
+            let name = self.names[usize::from(kept.name)].as_str();
+            let start = kept.start as usize;
+            let value = &self.text[start..start + kept.length as usize];
+            match (kept.refused, name) {
+                (Some(problem), _) => attributes.refuse(name, problem),
+                // It has the form of an address, which is kept besides the text.
+                (None, "ip") => drop(attributes.insert(name, value)),
+                (None, _) => attributes.push(Cow::Borrowed(name), Cow::Borrowed(value)),
+            }
+        }
+        attributes
+    }
+
+    /// The attributes of a request that has one part, at this time.
+    pub(crate) fn attributes(&self, request: &KeptRequest, time: u64) -> Option<Attributes<'_>> {
+        let (first, end) = request.parts;
+        (end == first + 1).then(|| self.attributes_of(&self.parts[first as usize], time))
+    }
+
+    /// The parts of a request, at this time.
+    pub(crate) fn parts(&self, request: &KeptRequest, time: u64) -> Vec<Part<'_>> {
+        let (first, end) = request.parts;
+        let parts = self.parts[first as usize..end as usize].iter();
+        parts
+            .map(|part| Part::new(self.attributes_of(part, time)))
+            .collect()
+    }
+}

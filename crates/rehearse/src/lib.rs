@@ -1,0 +1,22 @@
+//! Tries rules on recorded traffic, before they meet real traffic.
+//!
+//! Lines of logs become requests (`read/`, without I/O; `input/` orders those of several files), which the gate and the
+//! memory store decide at their own times (`run/`). The result is a report (`report/`). `suggest/` fits limits to a log.
+
+#![forbid(unsafe_code)]
+
+mod batch;
+mod describe;
+mod input;
+mod read;
+mod report;
+mod run;
+
+pub use describe::{FieldMap, FieldMapError};
+pub use input::{InputProgress, InputSettings, LogInput, OpenError, OpenLog};
+pub use read::{FormatName, LineTemplate, TemplateError, TimeFormat, read_instant, read_zone};
+pub use report::{HtmlTerms, noted_lines, to_html, to_json};
+pub use run::{
+    KeyNames, ScaleFactor, ScaleSettings, ShownRequest, SimulateError, Simulated,
+    SimulationSettings, show, simulate,
+};

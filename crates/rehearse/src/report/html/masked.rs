@@ -1,0 +1,55 @@
+//! A rule as it is shown: secret values that it names are digests.
+
+use serde_json::{Map, Value, json};
+use tidegate::document::write_yaml;
+use tidegate::rules::Rule;
+
+use crate::run::KeyNames;
+
+/// The YAML of a rule.
+pub(super) fn yaml(rule: &Rule, names: &KeyNames) -> String {
+    let mut written = rule.written().clone();
+    let is_secret = |name: &str| names.anonymous || names.settings.is_secret(name);
+    if let (Some(first), Some(overrides)) = (
+        rule.per().first(),
+        written["overrides"].as_object().cloned(),
+    ) && is_secret(first)
+    {
+        let masked = overrides
+            .into_iter()
+            .map(|(value, limit)| (masked(&value, first, names), limit));
+        written["overrides"] = Value::Object(masked.collect::<Map<String, Value>>());
+    }
+    for part in ["match", "except"] {
+        if let Some(part) = written.get_mut(part) {
+            mask_match(part, names, &is_secret);
+        }
+    }
+    write_yaml(&written)
+}
+
+fn masked(value: &str, name: &str, names: &KeyNames) -> String {
+    match value.starts_with("sha256:") {
+        true => value.to_owned(),
+        false => names.value(name, value),
+    }
+}
+
+fn mask_match(part: &mut Value, names: &KeyNames, is_secret: &dyn Fn(&str) -> bool) {
+    if let Some(items) = part.as_array_mut() {
+        items
+            .iter_mut()
+            .for_each(|item| mask_match(item, names, is_secret));
+        return;
+    }
+    let Some(attributes) = part.get_mut("attributes").and_then(Value::as_object_mut) else {
+        return;
+    };
+    for (name, value) in attributes.iter_mut().filter(|(name, _)| is_secret(name)) {
+        let mask = |value: &Value| json!(masked(value.as_str().unwrap_or_default(), name, names));
+        *value = match value.as_array() {
+            Some(values) => values.iter().map(mask).collect(),
+            None => mask(value),
+        };
+    }
+}

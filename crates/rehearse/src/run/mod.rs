@@ -1,0 +1,24 @@
+//! The run: requests in their order, decided by the gate at their own times.
+//!
+//! `gates.rs` has the gates in virtual time, `scale.rs` those with other limits, `against.rs` those of other rules;
+//! `tally.rs` counts by rule and client, `timeline.rs` over time, `record.rs` writes decisions down.
+
+mod against;
+mod gates;
+mod limits;
+mod prepare;
+mod record;
+mod scale;
+mod shown;
+mod simulate;
+mod tally;
+mod timeline;
+mod warnings;
+
+pub(crate) use against::ChangedDecisions;
+pub(crate) use gates::VirtualGate;
+pub(crate) use limits::left_out;
+pub use scale::{ScaleFactor, ScaleSettings};
+pub use shown::{KeyNames, ShownRequest, show};
+pub use simulate::{SimulateError, Simulated, SimulationSettings, simulate};
+pub(crate) use tally::RuleTally;

@@ -1,0 +1,137 @@
+//! Writes decisions down in the form of a recording.
+
+use std::collections::HashMap;
+use std::io::{self, BufWriter, Write};
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+use tidegate::gate::{Observed, ObservedPart};
+use tidegate::printable::hexadecimal;
+use tidegate::rules::RuleSet;
+
+use super::shown::KeyNames;
+
+/// Writes each decision as a line.
+pub(crate) struct Recorder {
+    file: BufWriter<Box<dyn Write>>,
+    names: KeyNames,
+    rules: RuleSet,
+    /// The values that the rules name, with their hashes.
+    named: HashMap<String, String>,
+}
+
+impl Recorder {
+    pub(crate) fn new(file: Box<dyn Write>, rules: &RuleSet, names: &KeyNames) -> io::Result<Self> {
+        let mut recorder = Self {
+            file: BufWriter::new(file),
+            names: names.clone(),
+            rules: rules.clone(),
+            named: HashMap::new(),
+        };
+        recorder.name_values(&rules.written());
+        let header = json!({
+            "tidegate_record": 1,
+            "version": env!("CARGO_PKG_VERSION"),
+            "rules_version": null,
+            "attributes": null,
+            "secret": names.settings.secret_attributes,
+            "sample": 1,
+            "sample_by": null,
+        });
+        recorder.line(&header)?;
+        Ok(recorder)
+    }
+
+    /// Every text of the rules: a secret value among them is recorded as its hash, so that the rules still know it.
+    fn name_values(&mut self, value: &Value) {
+        match value {
+            Value::String(text) => {
+                let hash = format!("sha256:{}", hexadecimal(&Sha256::digest(text)));
+                self.named.insert(text.clone(), hash);
+            }
+            Value::Array(list) => list.iter().for_each(|item| self.name_values(item)),
+            Value::Object(map) => {
+                for (key, item) in map {
+                    self.name_values(&Value::String(key.clone()));
+                    self.name_values(item);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn line(&mut self, value: &Value) -> io::Result<()> {
+        let mut text = String::new();
+        for c in value.to_string().chars() {
+            if c.is_ascii() && c != '\u{7f}' {
+                text.push(c);
+                continue;
+            }
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                text.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+        text.push('\n');
+        self.file.write_all(text.as_bytes())
+    }
+
+    /// The attributes that the rules read.
+    fn attributes(&self, part: &ObservedPart<'_, '_>) -> Value {
+        let read = part.attributes.iter().filter(|(name, _)| {
+            matches!(*name, "ip" | "path" | "method" | "host") || self.rules.reads(name)
+        });
+        let shown = read.map(|(name, value)| (name.to_owned(), json!(self.value(name, value))));
+        Value::Object(shown.collect::<Map<String, Value>>())
+    }
+
+    fn value(&self, name: &str, value: &str) -> String {
+        let is_secret = self.names.anonymous || self.names.settings.is_secret(name);
+        if !is_secret || value.starts_with("hmac:") || value.starts_with("sha256:") {
+            return value.to_owned();
+        }
+        match self.named.get(value) {
+            Some(hash) => hash.clone(),
+            None => format!("hmac:{}", self.names.digest.long(value)),
+        }
+    }
+
+    pub(crate) fn write(&mut self, observed: &Observed<'_, '_>, time: u64) -> io::Result<()> {
+        let parts: Vec<ObservedPart<'_, '_>> = observed.parts().collect();
+        let denied = parts.iter().find(|part| !part.decision.is_allowed());
+        let decisive = denied.or(parts.first());
+        let limits: Vec<Value> = parts
+            .iter()
+            .flat_map(|part| part.decision.limits())
+            .map(|limit| match limit.is_shadow {
+                true => json!({"rule": limit.rule.id(), "allowed": limit.outcome.allowed, "shadow": true}),
+                false => json!({"rule": limit.rule.id(), "allowed": limit.outcome.allowed}),
+            })
+            .collect();
+        let time = format!("{}.{:06}", time / 1_000_000, time % 1_000_000);
+        let number: serde_json::Number = time.parse().map_err(io::Error::other)?;
+        let mut line = json!({"t": number, "front_end": "simulate"});
+        match &parts[..] {
+            [part] => {
+                line["attributes"] = self.attributes(part);
+                line["cost"] = json!(part.attributes.cost());
+            }
+            parts => {
+                let part = |part: &ObservedPart<'_, '_>| json!({"attributes": self.attributes(part), "cost": part.attributes.cost()});
+                line["parts"] = parts.iter().map(part).collect();
+            }
+        }
+        line["allowed"] = json!(observed.decisions.is_allowed());
+        line["rule"] = json!(decisive.and_then(|part| part.decision.rule()));
+        line["reason"] = json!(
+            decisive
+                .and_then(|part| part.decision.reason())
+                .map(tidegate::Reason::name)
+        );
+        line["limits"] = Value::Array(limits);
+        self.line(&line)
+    }
+
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}

@@ -1,0 +1,510 @@
+//! Decides all requests of logs, and counts.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tidegate::gate::{Asked, Decisions, MatchedRequest, Observed};
+use tidegate::rules::{RuleSet, Verdict};
+use tidegate::{Attributes, InvalidCredentials, LimitError};
+
+use super::against::AgainstTally;
+use super::gates::VirtualGate;
+use super::prepare::{PreparedRules, describer, opened};
+use super::record::Recorder;
+use super::scale::{ScaleFactor, ScaleSettings, ScaleTally};
+use super::shown::KeyNames;
+use super::tally::Tallies;
+use super::timeline::Timeline;
+use crate::input::{
+    InputProgress, InputSettings, LogInput, MergedRequests, NextRequest, OpenError, ReadFile,
+};
+
+/// What is simulated.
+pub struct SimulationSettings {
+    /// How logs are read.
+    pub input: InputSettings,
+    /// The rules.
+    pub rules: RuleSet,
+    /// Other rules to compare them with, and where they are from.
+    pub against: Option<(String, RuleSet)>,
+    /// The other limits to try.
+    pub scale: ScaleSettings,
+    /// How values are shown.
+    pub names: KeyNames,
+    /// What is done with invalid credentials.
+    pub invalid_credentials: InvalidCredentials,
+    /// Where each decision is written.
+    pub record: Option<Box<dyn io::Write>>,
+}
+
+/// Why nothing was simulated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimulateError {
+    /// A log cannot be read.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A thread could not be started, or decisions could not be written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// No line of a log could be read.
+    #[error(
+        "`{file}`: none of its {lines} lines could be read as `{format}`; line {line}: {reason}"
+    )]
+    Unreadable {
+        /// The file.
+        file: String,
+        /// The format.
+        format: &'static str,
+        /// How many lines it has.
+        lines: u64,
+        /// The first line with a problem.
+        line: u64,
+        /// The problem.
+        reason: String,
+    },
+    /// A line is malformed or late, and reading was strict.
+    #[error("`{file}`, line {line}: {reason} (`--strict`)")]
+    Strict {
+        /// The file.
+        file: String,
+        /// The line.
+        line: u64,
+        /// The problem.
+        reason: String,
+    },
+    /// Limits that cannot be counted.
+    #[error("a limit cannot be multiplied: {0}")]
+    Limit(#[from] LimitError),
+    /// Rules that cannot be used.
+    #[error("{0}")]
+    Rules(String),
+    /// A rule that is not there.
+    #[error("`--scale-rule {id}`: there is no such rule; expected one of {known}")]
+    NoSuchRule {
+        /// The given id.
+        id: String,
+        /// The ids that there are.
+        known: String,
+    },
+}
+
+/// The decisions about all requests.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SimulatedTotal {
+    pub(crate) requests: u64,
+    pub(crate) allowed: u64,
+    pub(crate) denied: u64,
+    pub(crate) delayed: u64,
+    pub(crate) unmatched: u64,
+}
+
+/// What was read.
+#[derive(Default)]
+pub(crate) struct InputSummary {
+    pub(crate) files: Vec<ReadFile>,
+    /// The times of the first and the last request, in microseconds.
+    pub(crate) span: Option<(u64, u64)>,
+    /// All times are multiples of this many microseconds: a second, a millisecond or one.
+    pub(crate) resolution: u64,
+    pub(crate) have_durations: bool,
+}
+
+/// The result of a simulation.
+pub struct Simulated {
+    pub(crate) rules: RuleSet,
+    /// The rules that were decided, by their indexes among all.
+    pub(crate) indexes: Vec<usize>,
+    pub(crate) names: KeyNames,
+    pub(crate) input: InputSummary,
+    pub(crate) total: SimulatedTotal,
+    pub(crate) tallies: Tallies,
+    pub(crate) timeline: Timeline,
+    /// In the order of the factors.
+    pub(crate) scale: Vec<(ScaleFactor, ScaleTally)>,
+    pub(crate) against: Option<(String, RuleSet, AgainstTally, Vec<usize>)>,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) is_complete: bool,
+    /// How long it took; set by the caller, which has a clock.
+    pub took: Duration,
+}
+
+impl Simulated {
+    /// How many requests were denied, and of how many.
+    pub fn denied(&self) -> (u64, u64) {
+        (self.total.denied, self.total.requests)
+    }
+
+    /// How many requests were denied that the other rules allow, and of how many.
+    pub fn newly_denied(&self) -> Option<(u64, u64)> {
+        let (.., against, _) = self.against.as_ref()?;
+        Some((against.newly_denied.requests, self.total.requests))
+    }
+
+    /// Whether all of the input was read.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// What the user should know.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}
+
+/// A run that has begun.
+struct SimulationRun {
+    main: VirtualGate,
+    /// Gates with multiplied limits, and the indexes of their factors.
+    scaled: Vec<(usize, VirtualGate)>,
+    against: Option<AgainstTally>,
+    total: SimulatedTotal,
+    tallies: Tallies,
+    timeline: Timeline,
+    scale: Vec<(ScaleFactor, ScaleTally)>,
+    span: Option<(u64, u64)>,
+    resolution: u64,
+    record: Option<Recorder>,
+}
+
+/// Decides all requests of the logs by the rules.
+pub fn simulate(
+    inputs: &[LogInput],
+    settings: SimulationSettings,
+    progress: &Arc<InputProgress>,
+) -> Result<Simulated, SimulateError> {
+    let mut sets = vec![&settings.rules];
+    sets.extend(settings.against.as_ref().map(|(_, rules)| rules));
+    let describer = describer(&settings.input, &sets, false);
+    let (logs, have_durations) = opened(inputs, &settings.input, &describer, progress)?;
+    let prepared = PreparedRules::new(&settings.rules, have_durations)?;
+    let before = settings.against.as_ref();
+    let before = before
+        .map(|(_, rules)| PreparedRules::new(rules, have_durations))
+        .transpose()?;
+    let mut run = SimulationRun::new(&settings, &prepared, before.as_ref())?;
+    run.record = settings
+        .record
+        .map(|file| Recorder::new(file, &settings.rules, &settings.names))
+        .transpose()?;
+    let input = Arc::new(settings.input);
+    let mut requests = MergedRequests::start(logs, &input, &describer, progress)?;
+    while let Some(next) = requests.next() {
+        run.decide(&next)?;
+    }
+    if let Some(record) = &mut run.record {
+        record.finish()?;
+    }
+    let files = requests.into_files();
+    check_files(&files, input.strict)?;
+    check_readable(&files)?;
+    let is_complete = !progress.stop.load(Ordering::Relaxed);
+    let indexes_before = before.map(|before| before.indexes).unwrap_or_default();
+    let against = settings.against.zip(run.against);
+    let mut simulated = Simulated {
+        rules: settings.rules,
+        indexes: prepared.indexes,
+        names: settings.names,
+        input: InputSummary {
+            files,
+            span: run.span,
+            resolution: run.resolution,
+            have_durations,
+        },
+        total: run.total,
+        tallies: run.tallies,
+        timeline: run.timeline,
+        scale: run.scale,
+        against: against.map(|((source, rules), tally)| (source, rules, tally, indexes_before)),
+        warnings: Vec::new(),
+        is_complete,
+        took: Duration::ZERO,
+    };
+    let evicted = run.main.evicted();
+    simulated.warnings = super::warnings::warnings(&simulated, &input, evicted);
+    Ok(simulated)
+}
+
+impl SimulationRun {
+    fn new(
+        settings: &SimulationSettings,
+        prepared: &PreparedRules,
+        before: Option<&PreparedRules>,
+    ) -> Result<Self, SimulateError> {
+        let rules = &prepared.rules;
+        let gate = |rules: RuleSet| VirtualGate::new(rules, settings.invalid_credentials);
+        if let Some(id) = settings
+            .scale
+            .rules
+            .iter()
+            .find(|id| settings.rules.get(id).is_none())
+        {
+            let known: Vec<String> = settings
+                .rules
+                .iter()
+                .map(|rule| format!("`{}`", rule.id()))
+                .collect();
+            let (id, known) = (id.clone(), known.join(", "));
+            return Err(SimulateError::NoSuchRule { id, known });
+        }
+        let factors = settings.scale.sorted();
+        let mut scaled = Vec::new();
+        for (index, factor) in factors
+            .iter()
+            .enumerate()
+            .filter(|(_, factor)| **factor != ScaleFactor::ONE)
+        {
+            scaled.push((index, gate(settings.scale.scaled(rules, *factor)?)));
+        }
+        let tally = ScaleTally {
+            rules: vec![(0, 0); rules.len()],
+            ..ScaleTally::default()
+        };
+        Ok(Self {
+            main: gate(rules.clone()),
+            scaled,
+            against: before.map(|before| AgainstTally::new(gate(before.rules.clone()))),
+            total: SimulatedTotal::default(),
+            tallies: Tallies::new(rules.len(), factors.len()),
+            timeline: Timeline::new(rules.len() + 1),
+            scale: factors
+                .into_iter()
+                .map(|factor| (factor, tally.clone()))
+                .collect(),
+            span: None,
+            resolution: 1_000_000,
+            record: None,
+        })
+    }
+
+    fn decide(&mut self, next: &NextRequest) -> Result<(), SimulateError> {
+        let kept = next.kept();
+        let ends = next.time.saturating_add(kept.duration.unwrap_or(0));
+        let (first, last) = self.span.unwrap_or((next.time, next.time));
+        self.span = Some((first.min(next.time), last.max(next.time)));
+        while !next.written.is_multiple_of(self.resolution) {
+            self.resolution /= 1_000;
+        }
+        if let Some(attributes) = next.batch.attributes(kept, next.time) {
+            self.decide_one(&attributes, next.time, ends)?;
+        } else {
+            let parts = next.batch.parts(kept, next.time);
+            self.decide_parts(Asked::from(&parts[..]), next.time, ends)?;
+        }
+        self.tallies.make_room();
+        Ok(())
+    }
+
+    fn decide_one(
+        &mut self,
+        attributes: &Attributes<'_>,
+        time: u64,
+        ends: u64,
+    ) -> Result<(), SimulateError> {
+        self.main.advance(time);
+        let matched = self.main.matched(attributes);
+        self.count_escaped(&matched, attributes);
+        let Some(decisions) = self.main.decide(&matched, ends) else {
+            return Ok(());
+        };
+        let observed = Observed::new(&decisions, attributes);
+        let clients = self.count(&observed, time)?;
+        for index in 0..self.scaled.len() {
+            let (factor, gate) = &mut self.scaled[index];
+            gate.advance(time);
+            let factor = *factor;
+            if let Some(decisions) = gate.decide(&matched, ends) {
+                self.count_scaled(factor, &Observed::new(&decisions, attributes), &clients);
+            }
+        }
+        if let Some(against) = &mut self.against {
+            against.gate.advance(time);
+            let matched = against.gate.matched(attributes);
+            if let Some(before) = against.gate.decide(&matched, ends) {
+                against.compare(&Observed::new(&before, attributes), &observed);
+            }
+        }
+        Ok(())
+    }
+
+    fn decide_parts<'a, 'b: 'a>(
+        &mut self,
+        asked: Asked<'a, 'b>,
+        time: u64,
+        ends: u64,
+    ) -> Result<(), SimulateError> {
+        self.main.advance(time);
+        let Some(decisions) = self.main.decide_parts(asked, ends) else {
+            return Ok(());
+        };
+        let observed = Observed::new(&decisions, asked);
+        let clients = self.count(&observed, time)?;
+        for index in 0..self.scaled.len() {
+            let (factor, gate) = &mut self.scaled[index];
+            gate.advance(time);
+            let factor = *factor;
+            if let Some(decisions) = gate.decide_parts(asked, ends) {
+                self.count_scaled(factor, &Observed::new(&decisions, asked), &clients);
+            }
+        }
+        if let Some(against) = &mut self.against {
+            against.gate.advance(time);
+            if let Some(before) = against.gate.decide_parts(asked, ends) {
+                against.compare(&Observed::new(&before, asked), &observed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts rules that a request escaped because it lacks what they count by.
+    fn count_escaped(&mut self, matched: &MatchedRequest<'_, '_>, attributes: &Attributes<'_>) {
+        for index in matched.escaped() {
+            let index = *index as usize;
+            let tally = &mut self.tallies.rules[index];
+            tally.escaped += 1;
+            for name in self.main.rule(index).lacking(attributes) {
+                *tally.missing.entry(name.to_owned()).or_default() += 1;
+            }
+        }
+    }
+
+    /// Counts a decision. Returns the rules that took part in it, and their clients.
+    fn count(
+        &mut self,
+        observed: &Observed<'_, '_>,
+        time: u64,
+    ) -> Result<SmallVec<[(usize, u32); 4]>, SimulateError> {
+        let is_allowed = observed.decisions.is_allowed();
+        let total = &mut self.total;
+        total.requests += 1;
+        match is_allowed {
+            true => total.allowed += 1,
+            false => total.denied += 1,
+        }
+        total.delayed += u64::from(is_allowed && has_delay(observed.decisions));
+        let at = self.timeline.at(time);
+        self.timeline.count(0, at, !is_allowed);
+        let one = self
+            .scale
+            .iter()
+            .position(|(factor, _)| *factor == ScaleFactor::ONE);
+        if let Some((_, tally)) = one.and_then(|one| self.scale.get_mut(one)) {
+            tally.allowed += u64::from(is_allowed);
+            tally.denied += u64::from(!is_allowed);
+        }
+        let mut clients = SmallVec::new();
+        let mut is_matched = false;
+        for part in observed.parts() {
+            for rule in part.rules() {
+                is_matched = true;
+                let index = rule.index();
+                let is_denied = matches!(rule.verdict(), Verdict::Denied | Verdict::ShadowDenied);
+                self.timeline.count(index + 1, at, is_denied);
+                let client = self.tallies.count(&rule, time);
+                if let Some(client) = client {
+                    clients.push((index, client));
+                }
+                // Missing attributes that the rule denies or shares a counter for.
+                if !rule.rule().per().is_empty() && rule.key().is_none_or(|key| key.is_empty()) {
+                    for name in rule.rule().lacking(part.attributes) {
+                        *self.tallies.rules[index]
+                            .missing
+                            .entry(name.to_owned())
+                            .or_default() += 1;
+                    }
+                }
+                if let Some(one) = one {
+                    let counts = &mut self.scale[one].1.rules[index];
+                    counts.0 += u64::from(!is_denied);
+                    counts.1 += u64::from(is_denied);
+                    if let Some(client) = client.filter(|_| is_denied) {
+                        self.tallies.denied_by(index, client, one);
+                    }
+                }
+            }
+        }
+        self.total.unmatched += u64::from(!is_matched);
+        if let Some(record) = &mut self.record {
+            record.write(observed, time)?;
+        }
+        Ok(clients)
+    }
+
+    fn count_scaled(
+        &mut self,
+        factor: usize,
+        observed: &Observed<'_, '_>,
+        clients: &[(usize, u32)],
+    ) {
+        let tally = &mut self.scale[factor].1;
+        match observed.decisions.is_allowed() {
+            true => tally.allowed += 1,
+            false => tally.denied += 1,
+        }
+        let mut position = 0;
+        for part in observed.parts() {
+            for rule in part.rules() {
+                let index = rule.index();
+                let is_denied = matches!(rule.verdict(), Verdict::Denied | Verdict::ShadowDenied);
+                let counts = &mut tally.rules[index];
+                counts.0 += u64::from(!is_denied);
+                counts.1 += u64::from(is_denied);
+                // The same rules in the same order, with the same keys.
+                let client = clients.get(position).filter(|(rule, _)| *rule == index);
+                if let Some((_, client)) = client {
+                    position += 1;
+                    if is_denied {
+                        self.tallies.denied_by(index, *client, factor);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn has_delay(decisions: &Decisions) -> bool {
+    decisions.iter().any(|decision| !decision.delay().is_zero())
+}
+
+/// An error if a file could not be read, or has a line that strict reading refuses.
+fn check_files(files: &[ReadFile], is_strict: bool) -> Result<(), SimulateError> {
+    for file in files {
+        if let Some(error) = file.error() {
+            return Err(SimulateError::Open(OpenError::Io {
+                file: file.name.clone(),
+                source: io::Error::new(error.kind(), error.to_string()),
+            }));
+        }
+        if is_strict && let Some(note) = file.first_strict() {
+            return Err(SimulateError::Strict {
+                file: file.name.clone(),
+                line: note.line,
+                reason: note.reason.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// An error if a file has lines and none of them could be read.
+pub(crate) fn check_readable(files: &[ReadFile]) -> Result<(), SimulateError> {
+    for file in files {
+        let counts = file.counts();
+        if counts.malformed > 0
+            && counts.requests + counts.refused + counts.outside + file.real_ignored() == 0
+        {
+            let note = file.notes().first();
+            return Err(SimulateError::Unreadable {
+                file: file.name.clone(),
+                format: file.format.name(),
+                lines: counts.lines,
+                line: note.map_or(1, |note| note.line),
+                reason: note.map(|note| note.reason.clone()).unwrap_or_default(),
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! What the user of a simulation should know about its figures.
+
+use tidegate::Micros;
+use tidegate::limit::Window;
+use tidegate::rules::{Grant, Rule};
+
+use super::simulate::Simulated;
+use crate::input::InputSettings;
+
+/// Windows below this are seen differently if times are whole seconds.
+const SHORT: Micros = Micros::from_seconds(10);
+
+pub(super) fn warnings(simulated: &Simulated, input: &InputSettings, evicted: u64) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if simulated.total.requests == 0 {
+        warnings.push("the log has no requests".to_owned());
+    }
+    if !simulated.is_complete {
+        warnings.push(
+            "reading was stopped before the end; the report is about what was read".to_owned(),
+        );
+    }
+    let sum = |count: &dyn Fn(&crate::input::ReadFile) -> u64| {
+        simulated.input.files.iter().map(count).sum::<u64>()
+    };
+    let ambiguous = sum(&|file| file.ambiguous());
+    if ambiguous > 0 {
+        warnings.push(format!(
+            "{ambiguous} times are in a local hour that occurs twice or not at all; they were read as the first one, or moved forward"
+        ));
+    }
+    let lost = sum(&|file| file.lost());
+    if lost > 0 {
+        warnings.push(format!(
+            "{lost} lines were lost when the recording was made"
+        ));
+    }
+    let late = sum(&|file| file.counts().late);
+    if late > 0 {
+        warnings.push(format!(
+            "{late} lines came later than `--reorder` allows; they were decided at their own times, after requests that arrived after them"
+        ));
+    }
+    if evicted > 0 {
+        warnings.push(format!(
+            "{evicted} counters had to make room for others, and began again"
+        ));
+    }
+    let is_whole =
+        simulated.total.requests > 0 && simulated.input.resolution == 1_000_000 && !input.spread;
+    let decided = simulated.indexes.iter().zip(&simulated.tallies.rules);
+    for (index, tally) in decided {
+        let Some(rule) = simulated.rules.iter().nth(*index) else {
+            continue;
+        };
+        if is_whole && tally.allowed + tally.denied > 0 && has_short_window(rule) {
+            warnings.push(format!(
+                "rule `{}`: times are whole seconds, so that all requests of a second come at its first instant, which is the strictest reading; `--spread` spreads them",
+                rule.id()
+            ));
+        }
+        let asked = tally.escaped + tally.allowed + tally.denied;
+        for (name, count) in tally.missing.iter().filter(|(_, count)| **count == asked) {
+            warnings.push(format!(
+                "rule `{}`: none of its {count} requests has `{name}`; log it, take it from a field with `--map {name}=FIELD`, or let another attribute stand in with `--map {name}=@ip`",
+                rule.id()
+            ));
+        }
+        if !tally.is_exact() {
+            warnings.push(format!(
+                "rule `{}`: there are more than a million pairs of rule and client; the numbers of clients are estimates, and so are the smallest of them",
+                rule.id()
+            ));
+        }
+    }
+    for (name, other) in input.map.stand_ins() {
+        warnings.push(format!("`{other}` stands in for `{name}`: the figures of rules that count by `{name}` are those of `{other}`"));
+    }
+    warnings
+}
+
+fn has_short_window(rule: &Rule) -> bool {
+    let mut limits = rule.grants().iter().flat_map(Grant::limits);
+    limits.any(|limit| matches!(limit.window(), Some(Window::Span(span)) if span < SHORT))
+}

@@ -1,0 +1,108 @@
+//! Decides one request by several gates whose rules differ in their limits alone: its rules are matched once. For
+//! simulations of recorded traffic; every limit is charged by the code that decides live requests.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tidegate_core::{Store, Timestamp};
+
+use super::deciding::{StoreIsRemote, run_in_memory};
+use super::matching::{NoPart, RuleMatcher};
+use super::pipeline::Pipeline;
+use super::rule_decision::RuleDecisions;
+use super::{Asked, Decisions, Gate, Observed, Receipt, RulesInForce};
+use crate::attributes::Attributes;
+use crate::rules::{Facts, FrontEnd, Unmet};
+
+/// A request and the rules that apply to it, by their indexes.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct MatchedRequest<'a, 'b> {
+    attributes: &'a Attributes<'b>,
+    now: Timestamp,
+    matched: RuleDecisions,
+    escaped: SmallVec<[u32; 2]>,
+}
+
+impl MatchedRequest<'_, '_> {
+    /// The indexes of the rules that apply.
+    pub fn rules(&self) -> impl Iterator<Item = usize> {
+        self.matched.iter().map(|rule| rule.rule)
+    }
+
+    /// The indexes of the rules that would apply if the request had the attributes of their `per`.
+    pub fn escaped(&self) -> &[u32] {
+        &self.escaped
+    }
+}
+
+impl Gate {
+    /// The rules that apply to a request.
+    #[doc(hidden)]
+    pub fn match_request<'a, 'b>(
+        &self,
+        rules: &RulesInForce,
+        attributes: &'a Attributes<'b>,
+    ) -> MatchedRequest<'a, 'b> {
+        let (costs, now) = (attributes.costs(), self.time_of(attributes));
+        let asked = RuleMatcher {
+            in_force: &rules.0,
+            facts: &Facts::of(attributes, costs, self.invalid_credentials),
+            attributes,
+            costs,
+            now,
+            is_counted: true,
+        };
+        let mut request = MatchedRequest {
+            attributes,
+            now,
+            matched: RuleDecisions::new(),
+            escaped: SmallVec::new(),
+        };
+        for index in rules.candidates(attributes) {
+            match asked.match_rule(index as usize) {
+                Ok(rule) => request.matched.push(rule),
+                Err(NoPart::Unmet(Unmet::Missing)) => request.escaped.push(index),
+                Err(_) => {}
+            }
+        }
+        request
+    }
+
+    /// Decides a request whose rules were matched, by this gate or by one whose rules differ from these in nothing
+    /// but the numbers of their limits. An error if the store is remote.
+    #[doc(hidden)]
+    pub fn decide_matched(
+        &self,
+        rules: &RulesInForce,
+        request: &MatchedRequest<'_, '_>,
+    ) -> Result<Receipt, StoreIsRemote> {
+        let Store::Memory(store) = &self.store else {
+            return Err(StoreIsRemote);
+        };
+        let mut matched = request.matched.clone();
+        for rule in &mut matched {
+            if rule.current_limit.is_some() {
+                rule.current_limit = rules.0.current_limit(rule.rule);
+            }
+        }
+        let permit = self.new_permit(&rules.0, &matched);
+        let times = (request.attributes.time(), request.now);
+        let mut pipeline = Pipeline::new(Arc::clone(&rules.0), matched, times, permit);
+        run_in_memory(&mut pipeline, store);
+        Ok(pipeline.into_receipt(request.attributes.costs().clone()))
+    }
+}
+
+impl<'o, 'b> Observed<'o, 'b> {
+    /// What was decided about a request of a program.
+    #[doc(hidden)]
+    pub fn new(decisions: &'o Decisions, asked: impl Into<Asked<'o, 'b>>) -> Self {
+        Self {
+            began: 0,
+            front_end: FrontEnd::Library,
+            decisions,
+            asked: asked.into(),
+        }
+    }
+}
