@@ -11,6 +11,7 @@ mod input;
 mod read;
 mod report;
 mod run;
+mod suggest;
 
 pub use describe::{FieldMap, FieldMapError};
 pub use input::{InputProgress, InputSettings, LogInput, OpenError, OpenLog};
@@ -19,4 +20,8 @@ pub use report::{HtmlTerms, noted_lines, to_html, to_json};
 pub use run::{
     KeyNames, ScaleFactor, ScaleSettings, ShownRequest, SimulateError, Simulated,
     SimulationSettings, show, simulate,
+};
+pub use suggest::{
+    SuggestGoal, SuggestSettings, SuggestShare, Suggested, suggest, suggestions_to_json,
+    suggestions_to_yaml,
 };

@@ -55,7 +55,7 @@ pub use parts::{Asked, Part};
 pub use receipt::{KeptReceipt, Receipt};
 pub use reconcile::Unreconciled;
 #[doc(hidden)]
-pub use rehearsal::MatchedRequest;
+pub use rehearsal::{MatchedCharge, MatchedRequest};
 pub use reserving::{ReservationCounts, ReservationEnd, ReservationGuard, ReserveError};
 pub use reset::{Reset, ResetCounter, ResetError};
 pub use settlement::{SettleError, SettledLimit, Settlement};

@@ -87,7 +87,14 @@ pub(super) fn read<'l>(
 
 /// Whether a line that was read ends after BYTES.
 pub(super) fn is_common(line: &[u8]) -> bool {
-    !line.trim_ascii_end().ends_with(b"\"")
+    let after_time = memchr::memmem::find(line, b"] \"").map(|at| &line[at + 3..]);
+    let after_request = after_time.and_then(quoted).map(|(_, rest)| rest);
+    let words = after_request.map(|rest| {
+        rest.split(|byte| *byte == b' ')
+            .filter(|word| !word.is_empty())
+            .count()
+    });
+    words == Some(2)
 }
 
 fn split_at_space(text: &[u8]) -> Result<(&[u8], &[u8]), LineProblem> {

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::combined::quoted;
 use super::exact::ExactTime;
 use super::format::ReadTerms;
 use super::line::{FieldValue, LineProblem, LineRequest, NO_TIME, present};
@@ -21,7 +20,7 @@ pub(super) fn read<'l>(
     let end = memchr::memchr(b']', rest).ok_or(NOT_ENVOY)?;
     let (start, rest) = (&rest[..end], &rest[end + 1..]);
     let rest = rest.strip_prefix(b" \"").ok_or(NOT_ENVOY)?;
-    let (request, rest) = quoted(rest).ok_or(NOT_ENVOY)?;
+    let (request, rest) = in_quotes(rest).ok_or(NOT_ENVOY)?;
     let fields = fields_of(rest).ok_or(NOT_ENVOY)?;
     // Istio writes why the answer came, how the connection ended, and in quotes why the upstream failed.
     let shift = match fields.get(4) {
@@ -74,7 +73,7 @@ fn fields_of(mut rest: &[u8]) -> Option<SmallVec<[(&[u8], bool); 16]>> {
             [] => return Some(fields),
             [b' ', after @ ..] => after,
             [b'"', after @ ..] => {
-                let (value, after) = quoted(after)?;
+                let (value, after) = in_quotes(after)?;
                 fields.push((value, true));
                 after
             }
@@ -85,6 +84,13 @@ fn fields_of(mut rest: &[u8]) -> Option<SmallVec<[(&[u8], bool); 16]>> {
             }
         };
     }
+}
+
+/// A text up to the first `"` before a space or the end: Envoy does not escape quotes.
+fn in_quotes(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut quotes = memchr::memchr_iter(b'"', text);
+    let end = quotes.find(|at| matches!(text.get(at + 1), None | Some(b' ')))?;
+    Some((&text[..end], &text[end + 1..]))
 }
 
 /// The last address of `X-Forwarded-For`: the one that the nearest proxy wrote.

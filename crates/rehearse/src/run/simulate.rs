@@ -76,6 +76,9 @@ pub enum SimulateError {
         /// The problem.
         reason: String,
     },
+    /// Reading was stopped before the end.
+    #[error("interrupted")]
+    Interrupted,
     /// Limits that cannot be counted.
     #[error("a limit cannot be multiplied: {0}")]
     Limit(#[from] LimitError),
@@ -470,7 +473,7 @@ fn has_delay(decisions: &Decisions) -> bool {
 }
 
 /// An error if a file could not be read, or has a line that strict reading refuses.
-fn check_files(files: &[ReadFile], is_strict: bool) -> Result<(), SimulateError> {
+pub(crate) fn check_files(files: &[ReadFile], is_strict: bool) -> Result<(), SimulateError> {
     for file in files {
         if let Some(error) = file.error() {
             return Err(SimulateError::Open(OpenError::Io {

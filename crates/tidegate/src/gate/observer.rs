@@ -148,6 +148,12 @@ impl<'o, 'b> ObservedRule<'o, 'b> {
         self.decided.rule
     }
 
+    /// The index of what it grants to the request.
+    #[doc(hidden)]
+    pub fn grant_index(&self) -> usize {
+        self.decided.grant
+    }
+
     pub(super) fn state(&self) -> &'o RuleState {
         self.part.decision.in_force().state(self.decided.rule)
     }

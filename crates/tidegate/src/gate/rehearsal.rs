@@ -9,10 +9,10 @@ use tidegate_core::{Store, Timestamp};
 use super::deciding::{StoreIsRemote, run_in_memory};
 use super::matching::{NoPart, RuleMatcher};
 use super::pipeline::Pipeline;
-use super::rule_decision::RuleDecisions;
+use super::rule_decision::{RuleDecision, RuleDecisions};
 use super::{Asked, Decisions, Gate, Observed, Receipt, RulesInForce};
 use crate::attributes::Attributes;
-use crate::rules::{Facts, FrontEnd, Unmet};
+use crate::rules::{Facts, FrontEnd, GrantSource, Unmet};
 
 /// A request and the rules that apply to it, by their indexes.
 #[doc(hidden)]
@@ -24,10 +24,47 @@ pub struct MatchedRequest<'a, 'b> {
     escaped: SmallVec<[u32; 2]>,
 }
 
+/// What a rule would charge for a request.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy)]
+pub struct MatchedCharge<'m> {
+    /// The index of the rule.
+    pub rule: usize,
+    /// The index of what it grants, among its grants.
+    pub grant: usize,
+    /// Where that comes from.
+    pub source: GrantSource,
+    /// Whose counter is charged.
+    pub key: &'m str,
+    /// How much.
+    pub cost: u64,
+}
+
 impl MatchedRequest<'_, '_> {
     /// The indexes of the rules that apply.
     pub fn rules(&self) -> impl Iterator<Item = usize> {
         self.matched.iter().map(|rule| rule.rule)
+    }
+
+    /// What each rule that applies would charge.
+    pub fn charges(&self) -> impl Iterator<Item = MatchedCharge<'_>> {
+        self.matched.iter().filter_map(|rule| {
+            let key = rule.key.as_deref()?;
+            let RuleDecision {
+                rule,
+                grant,
+                source,
+                cost,
+                ..
+            } = *rule;
+            Some(MatchedCharge {
+                rule,
+                grant,
+                source,
+                key,
+                cost,
+            })
+        })
     }
 
     /// The indexes of the rules that would apply if the request had the attributes of their `per`.

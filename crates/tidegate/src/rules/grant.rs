@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 use tidegate_core::{Limit, LimitError};
 
 use super::hashed;
-use super::rule::Rule;
+use super::rule::{Mode, Rule};
 use crate::adaptive::{Adaptive, AdaptiveBounds};
 use crate::attributes::Attributes;
 
@@ -88,6 +88,24 @@ impl Rule {
             rule.adaptive = Some(AdaptiveBounds::new(settings, start.clone()));
         }
         Ok(rule)
+    }
+
+    /// The same rule, which only counts.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn in_shadow(&self) -> Self {
+        Self {
+            mode: Mode::Shadow,
+            ..self.clone()
+        }
+    }
+
+    /// The index of what a tier grants, by its name.
+    #[doc(hidden)]
+    pub fn tier_indexes(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.tiers
+            .iter()
+            .map(|(name, index)| (name.as_str(), *index))
     }
 
     /// The grant for a request: its override, else its tier, else the limit. Returns the index in

@@ -16,6 +16,7 @@ mod promote;
 mod remote;
 mod rollback;
 mod rollout;
+mod suggest;
 mod test;
 mod validate;
 
@@ -55,6 +56,8 @@ enum RulesCommand {
     Promote(promote::PromoteArgs),
     /// Set the share of keys that a rule's candidate, or the rule itself, decides for
     Rollout(rollout::RolloutArgs),
+    /// Fit limits to logs of recorded traffic, without a server
+    Suggest(suggest::SuggestArgs),
     /// Check rule files, without a server
     Validate(validate::ValidateArgs),
     /// Test rules with requests at given times, without a server
@@ -71,6 +74,7 @@ pub(crate) fn run(args: &RulesArgs) -> anyhow::Result<Answer> {
     let client = || ApiClient::new(&args.server);
     match &args.command {
         RulesCommand::Validate(validate) => validate::run(validate, json),
+        RulesCommand::Suggest(suggest) => suggest::run(suggest, json),
         RulesCommand::Test(test) => test::run(test, json),
         RulesCommand::List => list::run(&client()?, json),
         RulesCommand::Get(get) => get::run(get, &client()?, json),

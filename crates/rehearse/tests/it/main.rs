@@ -1,0 +1,10 @@
+//! Logs as users have them: how lines are read, and what the rules decide on them.
+
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a test may")]
+
+mod equality;
+mod formats;
+mod order;
+mod reports;
+mod suggestions;
+mod support;
