@@ -97,11 +97,9 @@ pub(crate) fn present(value: FieldValue<'_>) -> Option<FieldValue<'_>> {
 /// An address without its port: `203.0.113.7:443`, `[2001:db8::1]:443`. An IPv6 address without brackets has none.
 pub(crate) fn without_port(address: FieldValue<'_>) -> FieldValue<'_> {
     let end = match memchr::memrchr(b':', &address) {
-        Some(at)
-            if address.first() == Some(&b'[') || memchr::memchr(b':', &address) == Some(at) =>
-        {
-            at
-        }
+        // In brackets, or the only colon.
+        Some(at) if at > 0 && address[at - 1] == b']' => at,
+        Some(at) if memchr::memchr(b':', &address) == Some(at) => at,
         _ => address.len(),
     };
     let inner = match &address[..end] {
