@@ -11,9 +11,9 @@ use tidegate::{Attributes, CredentialProblem, Timestamp};
 pub(crate) struct RequestBatch {
     text: String,
     names: Vec<SmolStr>,
-    attributes: Vec<KeptAttribute>,
+    attributes: Vec<BatchAttribute>,
     requests: Vec<KeptRequest>,
-    parts: Vec<KeptPart>,
+    parts: Vec<BatchPart>,
 }
 
 /// One request.
@@ -30,13 +30,13 @@ pub(crate) struct KeptRequest {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct KeptPart {
+struct BatchPart {
     attributes: (u32, u32),
     cost: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct KeptAttribute {
+struct BatchAttribute {
     name: u16,
     start: u32,
     length: u32,
@@ -104,7 +104,7 @@ impl RequestBatch {
         for (name, problem) in attributes.refused() {
             self.push_attribute(name, "", Some(*problem));
         }
-        self.parts.push(KeptPart {
+        self.parts.push(BatchPart {
             attributes: (first, index(self.attributes.len())),
             cost: attributes.cost(),
         });
@@ -122,7 +122,7 @@ impl RequestBatch {
         let Ok(name) = u16::try_from(name) else {
             return;
         };
-        self.attributes.push(KeptAttribute {
+        self.attributes.push(BatchAttribute {
             name,
             start: index(self.text.len()),
             length: index(value.len()),
@@ -135,7 +135,7 @@ impl RequestBatch {
         &self.requests
     }
 
-    fn attributes_of(&self, part: &KeptPart, time: u64) -> Attributes<'_> {
+    fn attributes_of(&self, part: &BatchPart, time: u64) -> Attributes<'_> {
         let mut attributes = Attributes::new().at(Timestamp::from_micros(time));
         if part.cost != 1 {
             attributes.set_cost(part.cost);

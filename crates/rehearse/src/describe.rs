@@ -21,7 +21,7 @@ use identity::headers_of;
 const CLIENT_HOST: &str = "client_host";
 
 /// Whether an attribute is of use to the rules.
-pub(crate) type Wanted = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+pub(crate) type WantedAttributes = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// What lines are described by.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ pub(crate) struct Describer {
     pub(crate) map: FieldMap,
     /// The attributes that every request has.
     pub(crate) constants: Arc<[(String, String)]>,
-    pub(crate) wants: Wanted,
+    pub(crate) wants: WantedAttributes,
     /// Whether any header is of use.
     pub(crate) reads_headers: bool,
 }

@@ -14,11 +14,11 @@ mod run;
 mod suggest;
 
 pub use describe::{FieldMap, FieldMapError};
-pub use input::{InputProgress, InputSettings, LogInput, OpenError, OpenLog};
+pub use input::{InputProgress, InputSettings, LogInput, OpenLog, OpenLogError};
 pub use read::{FormatName, LineTemplate, TemplateError, TimeFormat, read_instant, read_zone};
 pub use report::{HtmlTerms, noted_lines, to_html, to_json};
 pub use run::{
-    KeyNames, ScaleFactor, ScaleSettings, ShownRequest, SimulateError, Simulated,
+    ClientNames, ScaleFactor, ScaleSettings, ShownRequest, SimulateError, Simulated,
     SimulationSettings, show, simulate,
 };
 pub use suggest::{

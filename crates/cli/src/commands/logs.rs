@@ -13,7 +13,7 @@ use tidegate::rules::{RuleSet, RuleSettings, ValueDigest};
 use tidegate::{InvalidCredentials, Micros};
 use tidegate_identity::{AttributeSource, Identity};
 use tidegate_rehearse::{
-    FieldMap, FormatName, InputSettings, KeyNames, LineTemplate, LogInput, OpenLog, TimeFormat,
+    ClientNames, FieldMap, FormatName, InputSettings, LineTemplate, LogInput, OpenLog, TimeFormat,
     read_instant, read_zone,
 };
 use tidegate_server::{Config, Overrides};
@@ -98,7 +98,7 @@ pub(crate) struct LogArgs {
 /// What the options say, once files and variables were read.
 pub(super) struct LogSetup {
     pub(super) input: InputSettings,
-    pub(super) names: KeyNames,
+    pub(super) names: ClientNames,
     pub(super) invalid_credentials: InvalidCredentials,
     /// The rule file that `--config` names.
     pub(super) rule_file: Option<PathBuf>,
@@ -149,7 +149,7 @@ impl LogArgs {
             identity: config.as_ref().map(identity).transpose()?,
             zone,
         };
-        let names = KeyNames {
+        let names = ClientNames {
             digest: digest(config.as_ref())?,
             settings: config
                 .as_ref()

@@ -8,7 +8,7 @@ const BLOCK: usize = 1 << 18;
 
 /// A line, without its line feed and the carriage return before it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum LogLine<'l> {
+pub(super) enum CutLine<'l> {
     Text(&'l [u8]),
     TooLong,
 }
@@ -40,7 +40,7 @@ impl LogLines {
     }
 
     /// The next line; none at the end.
-    pub(super) fn next(&mut self) -> io::Result<Option<LogLine<'_>>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<CutLine<'_>>> {
         let mut searched = self.start;
         loop {
             if let Some(at) = memchr::memchr(b'\n', &self.buffer[searched..self.end]) {
@@ -56,7 +56,7 @@ impl LogLines {
             }
             if self.end - self.start > LONGEST + 2 {
                 self.skip()?;
-                return Ok(Some(LogLine::TooLong));
+                return Ok(Some(CutLine::TooLong));
             }
             searched -= self.start;
             self.fill()?;
@@ -101,12 +101,12 @@ impl LogLines {
     }
 }
 
-fn line_of(line: &[u8]) -> LogLine<'_> {
+fn line_of(line: &[u8]) -> CutLine<'_> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.len() > LONGEST {
-        return LogLine::TooLong;
+        return CutLine::TooLong;
     }
-    LogLine::Text(line)
+    CutLine::Text(line)
 }
 
 #[cfg(test)]
@@ -118,8 +118,8 @@ mod tests {
         let mut all = Vec::new();
         while let Some(line) = lines.next().unwrap() {
             all.push(match line {
-                LogLine::Text(text) => Some(text.to_vec()),
-                LogLine::TooLong => None,
+                CutLine::Text(text) => Some(text.to_vec()),
+                CutLine::TooLong => None,
             });
         }
         all

@@ -12,7 +12,7 @@ mod reading;
 
 pub(crate) use merge::{MergedRequests, NextRequest, ReadFile};
 pub(crate) use open::OpenLogs;
-pub use open::{LogInput, OpenError, OpenLog};
+pub use open::{LogInput, OpenLog, OpenLogError};
 pub use reading::InputProgress;
 pub(crate) use reading::{FileCounts, LineNoteKind};
 

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::InputSettings;
 use super::bytes::decompressed;
-use super::lines::{LogLine, LogLines};
+use super::lines::{CutLine, LogLines};
 use crate::describe::Describer;
 use crate::read::{
     FormatName, LineProblem, LineReader, ReadTerms, SNIFFED_LINES, Sniffed, TimeReader, sniff,
@@ -29,7 +29,7 @@ pub struct LogInput {
 /// Why logs cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum OpenLogError {
     /// A file could not be opened or read.
     #[error("cannot read `{file}`: {source}")]
     Io {
@@ -72,10 +72,10 @@ impl OpenLogs {
         settings: &InputSettings,
         describer: &Describer,
         bytes: &Arc<AtomicU64>,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, OpenLogError> {
         let mut logs = Vec::with_capacity(inputs.len());
         for input in inputs {
-            let io = |source| OpenError::Io {
+            let io = |source| OpenLogError::Io {
                 file: input.name.clone(),
                 source,
             };
@@ -95,8 +95,8 @@ impl OpenLogs {
                         && let Some(line) = lines.next().map_err(io)?
                     {
                         first.push(match line {
-                            LogLine::Text(text) => Some(text.to_vec()),
-                            LogLine::TooLong => None,
+                            CutLine::Text(text) => Some(text.to_vec()),
+                            CutLine::TooLong => None,
                         });
                     }
                     found(&first, &input.name, &terms)?
@@ -130,7 +130,7 @@ fn found(
     first: &[Option<Vec<u8>>],
     name: &str,
     terms: &dyn Fn() -> ReadTerms,
-) -> Result<FormatName, OpenError> {
+) -> Result<FormatName, OpenLogError> {
     let texts: Vec<Vec<u8>> = first.iter().flatten().cloned().collect();
     match sniff(&texts, terms) {
         Sniffed::Format(format) => Ok(format),
@@ -143,7 +143,7 @@ fn found(
                 _ => None,
             });
             let reason = problems.next().unwrap_or("it is no request").to_owned();
-            Err(OpenError::UnknownFormat { file, reason })
+            Err(OpenLogError::UnknownFormat { file, reason })
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use super::InputSettings;
-use super::lines::LogLine;
+use super::lines::CutLine;
 use super::open::OpenedLog;
 use crate::batch::RequestBatch;
 use crate::describe::{Describer, FieldMap, reason_of};
@@ -137,7 +137,7 @@ pub(super) fn spawn(
 impl FileReading {
     fn read_all(&mut self, log: &mut OpenedLog) -> io::Result<()> {
         for line in std::mem::take(&mut log.first) {
-            let line = line.as_deref().map_or(LogLine::TooLong, LogLine::Text);
+            let line = line.as_deref().map_or(CutLine::TooLong, CutLine::Text);
             if !self.read_line(line, &mut log.reader) {
                 return Ok(());
             }
@@ -165,7 +165,7 @@ impl FileReading {
     }
 
     /// Reads a line. False if reading should end.
-    fn read_line(&mut self, line: LogLine<'_>, reader: &mut LineReader) -> bool {
+    fn read_line(&mut self, line: CutLine<'_>, reader: &mut LineReader) -> bool {
         self.end.counts.lines += 1;
         if self.end.counts.lines.is_multiple_of(1_024) {
             self.progress.lines.fetch_add(1_024, Ordering::Relaxed);
@@ -173,7 +173,7 @@ impl FileReading {
                 return false;
             }
         }
-        let LogLine::Text(text) = line else {
+        let CutLine::Text(text) = line else {
             self.note(LineNoteKind::Malformed, "it is longer than 1 MiB", b"");
             return !self.settings.strict;
         };

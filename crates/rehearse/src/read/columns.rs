@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::format::ReadTerms;
-use super::line::{FieldValue, LineProblem, LineRequest};
+use super::line::{LineProblem, LineRequest, LineValue};
 use super::plain_json::from_fields;
 use super::values::LineValues;
 
@@ -43,7 +43,7 @@ pub(super) fn read<'l>(
 }
 
 /// The values of a line. In quotes a separator is a character like others, and `""` is a quote. Tabs have no quotes.
-fn split(line: &[u8], separator: u8) -> Option<Vec<FieldValue<'_>>> {
+fn split(line: &[u8], separator: u8) -> Option<Vec<LineValue<'_>>> {
     let mut values = Vec::new();
     let mut rest = line;
     loop {
@@ -67,7 +67,7 @@ fn split(line: &[u8], separator: u8) -> Option<Vec<FieldValue<'_>>> {
     }
 }
 
-fn in_quotes(text: &[u8]) -> Option<(FieldValue<'_>, &[u8])> {
+fn in_quotes(text: &[u8]) -> Option<(LineValue<'_>, &[u8])> {
     let mut owned: Option<Vec<u8>> = None;
     let mut start = 0;
     loop {

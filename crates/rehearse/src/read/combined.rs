@@ -4,7 +4,7 @@ use smallvec::smallvec;
 
 use super::exact::ExactTime;
 use super::format::ReadTerms;
-use super::line::{FieldValue, LineProblem, LineRequest, NO_TIME, present};
+use super::line::{LineProblem, LineRequest, LineValue, NO_TIME, present};
 use super::values::{LineValues, unescaped};
 
 const NOT_COMBINED: LineProblem =
@@ -67,7 +67,7 @@ pub(super) fn read<'l>(
         }
     }
     if terms.keeps_values {
-        let field = |value: &'l [u8]| -> FieldValue<'l> { value.into() };
+        let field = |value: &'l [u8]| -> LineValue<'l> { value.into() };
         let [referer, agent] = headers.map(Option::unwrap_or_default);
         read.values = LineValues::Variables(smallvec![
             ("remote_addr", field(address)),

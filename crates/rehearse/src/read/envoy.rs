@@ -6,7 +6,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::exact::ExactTime;
 use super::format::ReadTerms;
-use super::line::{FieldValue, LineProblem, LineRequest, NO_TIME, present};
+use super::line::{LineProblem, LineRequest, LineValue, NO_TIME, present};
 use super::values::LineValues;
 
 const NOT_ENVOY: LineProblem =
@@ -33,7 +33,7 @@ pub(super) fn read<'l>(
     if !code.iter().all(u8::is_ascii_digit) || fields.len() < 11 + shift {
         return Err(NOT_ENVOY);
     }
-    let forwarded: FieldValue<'l> = named(6).into();
+    let forwarded: LineValue<'l> = named(6).into();
     let mut read = LineRequest {
         time: Some(terms.times.read(start).ok_or(NO_TIME)?),
         duration: ExactTime::decimal(named(4), 3),
@@ -94,7 +94,7 @@ fn in_quotes(text: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// The last address of `X-Forwarded-For`: the one that the nearest proxy wrote.
-pub(super) fn last_forwarded(header: FieldValue<'_>) -> Option<FieldValue<'_>> {
+pub(super) fn last_forwarded(header: LineValue<'_>) -> Option<LineValue<'_>> {
     let start = memchr::memrchr(b',', &header).map_or(0, |at| at + 1);
     let last = match header {
         Cow::Borrowed(bytes) => Cow::Borrowed(bytes[start..].trim_ascii()),

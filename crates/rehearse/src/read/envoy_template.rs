@@ -5,11 +5,9 @@ use jiff::fmt::strtime;
 use super::envoy::last_forwarded;
 use super::exact::ExactTime;
 use super::format::ReadTerms;
-use super::line::{FieldValue, LineProblem, LineRequest, present, without_port};
-use super::template::{TemplateError, TemplateValues};
+use super::line::{LineProblem, LineRequest, LineValue, present, without_port};
+use super::template::{TemplateError, TemplateParts, TemplateValues};
 use super::values::LineValues;
-
-type TemplateParts = (Vec<u8>, Vec<(String, Vec<u8>)>);
 
 /// Whether a text has operators of Envoy.
 pub(super) fn is_written(text: &str) -> bool {
@@ -83,7 +81,7 @@ pub(super) fn describe<'l>(
     terms: &mut ReadTerms,
 ) -> Result<LineRequest<'l>, LineProblem> {
     let mut read = LineRequest::default();
-    let mut addresses: [Option<FieldValue<'l>>; 2] = [None, None];
+    let mut addresses: [Option<LineValue<'l>>; 2] = [None, None];
     for (operator, value) in &values {
         let Some(value) = present(value.clone()) else {
             continue;
@@ -131,7 +129,7 @@ fn start_time(pattern: &str, value: &[u8], terms: &mut ReadTerms) -> Option<Exac
 }
 
 /// A header of the request, or one of its pseudo-headers; of two names the value is that of either.
-fn header<'l>(names: &str, value: FieldValue<'l>, read: &mut LineRequest<'l>) {
+fn header<'l>(names: &str, value: LineValue<'l>, read: &mut LineRequest<'l>) {
     let mut names = names.split('?');
     let first = names.next().unwrap_or_default();
     let is = |name: &str| {

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::line::{FieldValue, LineProblem, present};
+use super::line::{LineProblem, LineValue, present};
 
 /// The members of a JSON object, in their order. Of equal names the last counts, as in most readers.
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ impl<'l> JsonObject<'l> {
     }
 
     /// The text or number of a member; of a list, of its first item. None for a value that stands for an absent one.
-    pub(crate) fn text(&self, name: &str) -> Option<FieldValue<'l>> {
+    pub(crate) fn text(&self, name: &str) -> Option<LineValue<'l>> {
         self.raw(name).and_then(text_of).and_then(present)
     }
 
@@ -104,7 +104,7 @@ impl<'l> JsonObject<'l> {
     }
 
     /// The value of a path: the member with this whole name, else by steps with a dot between them.
-    pub(crate) fn by_path(&self, path: &str) -> Option<FieldValue<'l>> {
+    pub(crate) fn by_path(&self, path: &str) -> Option<LineValue<'l>> {
         match self.raw(path) {
             Some(raw) => text_of(raw),
             None if path.contains('.') => self.by_steps(path.split('.')),
@@ -116,7 +116,7 @@ impl<'l> JsonObject<'l> {
     pub(crate) fn by_steps<'s>(
         &self,
         steps: impl Iterator<Item = &'s str>,
-    ) -> Option<FieldValue<'l>> {
+    ) -> Option<LineValue<'l>> {
         let mut steps = steps;
         let mut value = self.raw_in_any_case(steps.next()?)?;
         for step in steps {
@@ -151,7 +151,7 @@ fn object_of(raw: &RawValue) -> Option<JsonObject<'_>> {
 }
 
 /// The text or number that a value is; of a list its first item.
-pub(crate) fn text_of(raw: &RawValue) -> Option<FieldValue<'_>> {
+pub(crate) fn text_of(raw: &RawValue) -> Option<LineValue<'_>> {
     let text = raw.get();
     match text.as_bytes().first()? {
         b'"' => {
@@ -174,7 +174,7 @@ pub(crate) fn text_of(raw: &RawValue) -> Option<FieldValue<'_>> {
 }
 
 /// Every text in a list, or the text that a value is.
-pub(crate) fn texts_of(raw: &RawValue) -> Vec<FieldValue<'_>> {
+pub(crate) fn texts_of(raw: &RawValue) -> Vec<LineValue<'_>> {
     if !raw.get().starts_with('[') {
         return text_of(raw).into_iter().collect();
     }

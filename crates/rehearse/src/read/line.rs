@@ -8,7 +8,7 @@ use super::exact::ExactTime;
 use super::values::{LineValues, is_absent};
 
 /// A value of a line.
-pub(crate) type FieldValue<'l> = Cow<'l, [u8]>;
+pub(crate) type LineValue<'l> = Cow<'l, [u8]>;
 
 /// Why a line is no request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,15 +29,15 @@ pub(crate) struct LineRequest<'l> {
     /// How long it took.
     pub(crate) duration: Option<ExactTime>,
     /// The client's address, or its name if the log has names.
-    pub(crate) address: Option<FieldValue<'l>>,
-    pub(crate) method: Option<FieldValue<'l>>,
+    pub(crate) address: Option<LineValue<'l>>,
+    pub(crate) method: Option<LineValue<'l>>,
     /// The target of the request with its query.
-    pub(crate) target: Option<FieldValue<'l>>,
-    pub(crate) host: Option<FieldValue<'l>>,
+    pub(crate) target: Option<LineValue<'l>>,
+    pub(crate) host: Option<LineValue<'l>>,
     /// Headers, by their names in any case.
-    pub(crate) headers: SmallVec<[(Cow<'l, str>, FieldValue<'l>); 2]>,
+    pub(crate) headers: SmallVec<[(Cow<'l, str>, LineValue<'l>); 2]>,
     /// Attributes that the line names itself.
-    pub(crate) attributes: SmallVec<[(Cow<'l, str>, FieldValue<'l>); 2]>,
+    pub(crate) attributes: SmallVec<[(Cow<'l, str>, LineValue<'l>); 2]>,
     pub(crate) cost: Option<u64>,
     /// The parts of a recorded call that has several, instead of all of the above.
     pub(crate) parts: Vec<RecordedPart<'l>>,
@@ -48,13 +48,13 @@ pub(crate) struct LineRequest<'l> {
 /// One part of a recorded call.
 #[derive(Debug, Default)]
 pub(crate) struct RecordedPart<'l> {
-    pub(crate) attributes: Vec<(Cow<'l, str>, FieldValue<'l>)>,
+    pub(crate) attributes: Vec<(Cow<'l, str>, LineValue<'l>)>,
     pub(crate) cost: Option<u64>,
 }
 
 impl<'l> LineRequest<'l> {
     /// Takes the request as `METHOD TARGET [VERSION]`. Ignored if it is something else.
-    pub(crate) fn take_request(&mut self, request: FieldValue<'l>) -> Result<(), LineProblem> {
+    pub(crate) fn take_request(&mut self, request: LineValue<'l>) -> Result<(), LineProblem> {
         let Some(first) = memchr::memchr(b' ', &request) else {
             return Err(LineProblem::Ignored);
         };
@@ -82,7 +82,7 @@ impl<'l> LineRequest<'l> {
         Ok(())
     }
 
-    pub(crate) fn push_header(&mut self, name: impl Into<Cow<'l, str>>, value: FieldValue<'l>) {
+    pub(crate) fn push_header(&mut self, name: impl Into<Cow<'l, str>>, value: LineValue<'l>) {
         if !is_absent(&value) {
             self.headers.push((name.into(), value));
         }
@@ -90,12 +90,12 @@ impl<'l> LineRequest<'l> {
 }
 
 /// A value unless it stands for an absent one.
-pub(crate) fn present(value: FieldValue<'_>) -> Option<FieldValue<'_>> {
+pub(crate) fn present(value: LineValue<'_>) -> Option<LineValue<'_>> {
     (!is_absent(&value)).then_some(value)
 }
 
 /// An address without its port: `203.0.113.7:443`, `[2001:db8::1]:443`. An IPv6 address without brackets has none.
-pub(crate) fn without_port(address: FieldValue<'_>) -> FieldValue<'_> {
+pub(crate) fn without_port(address: LineValue<'_>) -> LineValue<'_> {
     let end = match memchr::memrchr(b':', &address) {
         // In brackets, or the only colon.
         Some(at) if at > 0 && address[at - 1] == b']' => at,
@@ -152,7 +152,7 @@ mod tests {
         ] {
             let mut line = LineRequest::default();
             let taken = line.take_request(Cow::Borrowed(text.as_bytes()));
-            let bytes = |value: &Option<FieldValue<'_>>| value.as_ref().map(|value| value.to_vec());
+            let bytes = |value: &Option<LineValue<'_>>| value.as_ref().map(|value| value.to_vec());
             let expected = expected
                 .map(|(method, target)| (method.as_bytes().to_vec(), target.as_bytes().to_vec()));
             assert_eq!(taken.is_ok(), expected.is_some(), "{text}");

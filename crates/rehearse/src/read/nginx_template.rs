@@ -3,13 +3,11 @@
 use super::exact::ExactTime;
 use super::format::ReadTerms;
 use super::line::{LineProblem, LineRequest, present};
-use super::template::TemplateValues;
+use super::template::{TemplateParts, TemplateValues};
 use super::values::LineValues;
 
 /// The variables that are times, the most exact first.
 pub(super) const TIMES: [&str; 3] = ["msec", "time_iso8601", "time_local"];
-
-type TemplateParts = (Vec<u8>, Vec<(String, Vec<u8>)>);
 
 /// The text before the first variable, and each variable with the text after it.
 pub(super) fn parts_of(text: &str) -> TemplateParts {

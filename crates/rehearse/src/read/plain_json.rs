@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::format::ReadTerms;
 use super::json::{JsonObject, text_of};
-use super::line::{FieldValue, LineProblem, LineRequest, present};
+use super::line::{LineProblem, LineRequest, LineValue, present};
 use super::values::LineValues;
 
 /// The names of times, addresses and paths, in the order in which they are looked for.
@@ -24,7 +24,7 @@ pub(super) fn read<'l>(
 }
 
 /// Lists and objects are no attributes.
-fn text_of_scalar(raw: &serde_json::value::RawValue) -> Option<FieldValue<'_>> {
+fn text_of_scalar(raw: &serde_json::value::RawValue) -> Option<LineValue<'_>> {
     (!raw.get().starts_with('['))
         .then(|| text_of(raw))
         .flatten()
@@ -32,12 +32,12 @@ fn text_of_scalar(raw: &serde_json::value::RawValue) -> Option<FieldValue<'_>> {
 
 /// What named fields say of a request. The time may still come from `--map`.
 pub(super) fn from_fields<'l>(
-    fields: Vec<(Cow<'l, str>, FieldValue<'l>)>,
+    fields: Vec<(Cow<'l, str>, LineValue<'l>)>,
     terms: &mut ReadTerms,
 ) -> Result<LineRequest<'l>, LineProblem> {
     let first = |names: &[&str]| {
         let value = |name: &&str| fields.iter().find(|(known, _)| known == name);
-        let present = |value: FieldValue<'l>| present(value);
+        let present = |value: LineValue<'l>| present(value);
         names
             .iter()
             .find_map(|name| present(value(name)?.1.clone()))

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::format::ReadTerms;
 use super::json::{JsonObject, text_of};
-use super::line::{FieldValue, LineProblem, LineRequest, NO_TIME, RecordedPart};
+use super::line::{LineProblem, LineRequest, LineValue, NO_TIME, RecordedPart};
 use super::values::LineValues;
 
 pub(super) fn read<'l>(
@@ -53,7 +53,7 @@ pub(super) fn read<'l>(
 
 fn attributes_of<'a, 'l>(
     object: &'a JsonObject<'l>,
-) -> impl Iterator<Item = (Cow<'l, str>, FieldValue<'l>)> + use<'a, 'l> {
+) -> impl Iterator<Item = (Cow<'l, str>, LineValue<'l>)> + use<'a, 'l> {
     object
         .iter()
         .filter_map(|(name, raw)| Some((name.clone(), text_of(raw)?)))

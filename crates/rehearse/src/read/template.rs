@@ -5,12 +5,15 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::format::ReadTerms;
-use super::line::{FieldValue, LineProblem, LineRequest};
+use super::line::{LineProblem, LineRequest, LineValue};
 use super::values::unescaped;
 use super::{envoy_template, nginx_template};
 
 /// The variables of a line, by their names.
-pub(super) type TemplateValues<'l> = SmallVec<[(&'l str, FieldValue<'l>); 12]>;
+pub(super) type TemplateValues<'l> = SmallVec<[(&'l str, LineValue<'l>); 12]>;
+
+/// The text before the first variable, and each variable with the text after it.
+pub(super) type TemplateParts = (Vec<u8>, Vec<(String, Vec<u8>)>);
 
 /// The format of lines, as nginx or Envoy are told it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,7 +136,7 @@ impl LineTemplate {
                     found.find(|at| !is_escaped(*at))?
                 }
             };
-            let value: FieldValue<'l> = match self.is_envoy {
+            let value: LineValue<'l> = match self.is_envoy {
                 true => Cow::Borrowed(&rest[..end]),
                 false => unescaped(&rest[..end]),
             };

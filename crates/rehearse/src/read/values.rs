@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::json::JsonObject;
-use super::line::{FieldValue, present};
+use super::line::{LineValue, present};
 
 /// The fields of a line.
 #[derive(Debug)]
 pub(crate) enum LineValues<'l> {
-    Variables(SmallVec<[(&'l str, FieldValue<'l>); 12]>),
+    Variables(SmallVec<[(&'l str, LineValue<'l>); 12]>),
     Json(JsonObject<'l>),
 }
 
@@ -52,7 +52,7 @@ impl FieldSource {
 
 impl<'l> LineValues<'l> {
     /// The value of a source, unless it is absent or the source is an attribute.
-    pub(crate) fn get(&self, source: &FieldSource) -> Option<FieldValue<'l>> {
+    pub(crate) fn get(&self, source: &FieldSource) -> Option<LineValue<'l>> {
         let value = match (self, source) {
             (_, FieldSource::Attribute(_)) => return None,
             (Self::Variables(variables), FieldSource::Name(name)) => {
@@ -81,7 +81,7 @@ pub(crate) fn is_absent(value: &[u8]) -> bool {
 }
 
 /// A text with the escapes that nginx and Apache write in quoted fields resolved.
-pub(crate) fn unescaped(value: &[u8]) -> FieldValue<'_> {
+pub(crate) fn unescaped(value: &[u8]) -> LineValue<'_> {
     if memchr::memchr(b'\\', value).is_none() {
         return Cow::Borrowed(value);
     }

@@ -7,7 +7,7 @@ use tidegate::rules::{Mode, Rule, RuleSet};
 
 use super::{LISTED, seconds};
 use crate::input::{FileCounts, LineNoteKind, ReadFile};
-use crate::run::{ChangedDecisions, KeyNames, RuleTally, Simulated, left_out};
+use crate::run::{ChangedDecisions, ClientNames, RuleTally, Simulated, left_out};
 
 /// The report as JSON. `top` is how many clients of each rule are listed.
 pub fn to_json(simulated: &Simulated, top: Option<usize>) -> Value {
@@ -176,7 +176,7 @@ pub(super) fn note(rule: &Rule, have_durations: bool) -> Option<&'static str> {
         .map(|_| "it is adaptive, and stayed at the limit that it begins with")
 }
 
-fn streak(rule: &Rule, tally: &RuleTally, names: &KeyNames) -> Value {
+fn streak(rule: &Rule, tally: &RuleTally, names: &ClientNames) -> Value {
     let Some(streak) = &tally.streak else {
         return Value::Null;
     };
@@ -188,7 +188,7 @@ fn streak(rule: &Rule, tally: &RuleTally, names: &KeyNames) -> Value {
     })
 }
 
-fn clients(rule: &Rule, tally: &RuleTally, names: &KeyNames, top: Option<usize>) -> Value {
+fn clients(rule: &Rule, tally: &RuleTally, names: &ClientNames, top: Option<usize>) -> Value {
     let listed = tally.top(top).into_iter().map(|(key, client)| {
         json!({
             "key": names.key(rule, key),
@@ -271,7 +271,7 @@ fn changed(
     changes: &ChangedDecisions,
     rules: &RuleSet,
     indexes: &[usize],
-    names: &KeyNames,
+    names: &ClientNames,
     top: Option<usize>,
 ) -> Value {
     let all: Vec<&std::sync::Arc<Rule>> = rules.iter().collect();

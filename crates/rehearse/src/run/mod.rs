@@ -4,6 +4,7 @@
 //! `tally.rs` counts by rule and client, `timeline.rs` over time, `record.rs` writes decisions down.
 
 mod against;
+mod checked;
 mod gates;
 mod limits;
 mod prepare;
@@ -16,11 +17,11 @@ mod timeline;
 mod warnings;
 
 pub(crate) use against::ChangedDecisions;
+pub(crate) use checked::{check_files, check_readable};
 pub(crate) use gates::VirtualGate;
 pub(crate) use limits::left_out;
 pub(crate) use prepare::{describer, opened};
 pub use scale::{ScaleFactor, ScaleSettings};
-pub use shown::{KeyNames, ShownRequest, show};
+pub use shown::{ClientNames, ShownRequest, show};
 pub use simulate::{SimulateError, Simulated, SimulationSettings, simulate};
-pub(crate) use simulate::{check_files, check_readable};
 pub(crate) use tally::RuleTally;

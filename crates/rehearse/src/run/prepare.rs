@@ -6,7 +6,7 @@ use tidegate::rules::{Rule, RuleSet};
 
 use super::limits::{left_out, lengthened};
 use super::simulate::SimulateError;
-use crate::describe::{Describer, Wanted};
+use crate::describe::{Describer, WantedAttributes};
 use crate::input::{InputProgress, InputSettings, LogInput, OpenLogs};
 
 /// Attributes that rules may read without naming them.
@@ -48,7 +48,7 @@ pub(crate) fn describer(input: &InputSettings, sets: &[&RuleSet], shows_all: boo
             .iter()
             .any(|rules| !rules.header_attributes().is_empty() || rules.reads("header."))
         || !map.is_empty();
-    let wants: Wanted = Arc::new(move |name: &str| {
+    let wants: WantedAttributes = Arc::new(move |name: &str| {
         shows_all
             || ALWAYS_READ.contains(&name)
             || owned.iter().any(|rules| rules.reads(name))

@@ -9,19 +9,23 @@ use tidegate::gate::{Observed, ObservedPart};
 use tidegate::printable::hexadecimal;
 use tidegate::rules::RuleSet;
 
-use super::shown::KeyNames;
+use super::shown::ClientNames;
 
 /// Writes each decision as a line.
 pub(crate) struct Recorder {
     file: BufWriter<Box<dyn Write>>,
-    names: KeyNames,
+    names: ClientNames,
     rules: RuleSet,
     /// The values that the rules name, with their hashes.
     named: HashMap<String, String>,
 }
 
 impl Recorder {
-    pub(crate) fn new(file: Box<dyn Write>, rules: &RuleSet, names: &KeyNames) -> io::Result<Self> {
+    pub(crate) fn new(
+        file: Box<dyn Write>,
+        rules: &RuleSet,
+        names: &ClientNames,
+    ) -> io::Result<Self> {
         let mut recorder = Self {
             file: BufWriter::new(file),
             names: names.clone(),

@@ -10,7 +10,7 @@ use crate::input::{InputProgress, LogInput, MergedRequests, NextRequest};
 
 /// How values of attributes are shown.
 #[derive(Debug, Clone)]
-pub struct KeyNames {
+pub struct ClientNames {
     /// Digests of secret values.
     pub digest: ValueDigest,
     /// Which attributes are secret.
@@ -19,7 +19,7 @@ pub struct KeyNames {
     pub anonymous: bool,
 }
 
-impl KeyNames {
+impl ClientNames {
     /// A value as it is shown.
     pub(crate) fn value(&self, name: &str, value: &str) -> String {
         if self.anonymous {
@@ -81,12 +81,16 @@ pub fn show(
         .store(true, std::sync::atomic::Ordering::Relaxed);
     if shown.is_empty() {
         let files = requests.into_files();
-        super::simulate::check_readable(&files)?;
+        super::checked::check_readable(&files)?;
     }
     Ok(shown)
 }
 
-fn shown_request(next: &NextRequest, gate: &super::VirtualGate, names: &KeyNames) -> ShownRequest {
+fn shown_request(
+    next: &NextRequest,
+    gate: &super::VirtualGate,
+    names: &ClientNames,
+) -> ShownRequest {
     let mut attributes = Vec::new();
     let mut rules: Vec<String> = Vec::new();
     for part in next.batch.parts(next.kept(), next.time) {

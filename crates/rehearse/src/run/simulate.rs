@@ -11,15 +11,16 @@ use tidegate::rules::{RuleSet, Verdict};
 use tidegate::{Attributes, InvalidCredentials, LimitError};
 
 use super::against::AgainstTally;
+use super::checked::{check_files, check_readable};
 use super::gates::VirtualGate;
 use super::prepare::{PreparedRules, describer, opened};
 use super::record::Recorder;
 use super::scale::{ScaleFactor, ScaleSettings, ScaleTally};
-use super::shown::KeyNames;
+use super::shown::ClientNames;
 use super::tally::Tallies;
 use super::timeline::Timeline;
 use crate::input::{
-    InputProgress, InputSettings, LogInput, MergedRequests, NextRequest, OpenError, ReadFile,
+    InputProgress, InputSettings, LogInput, MergedRequests, NextRequest, OpenLogError, ReadFile,
 };
 
 /// What is simulated.
@@ -33,7 +34,7 @@ pub struct SimulationSettings {
     /// The other limits to try.
     pub scale: ScaleSettings,
     /// How values are shown.
-    pub names: KeyNames,
+    pub names: ClientNames,
     /// What is done with invalid credentials.
     pub invalid_credentials: InvalidCredentials,
     /// Where each decision is written.
@@ -46,7 +47,7 @@ pub struct SimulationSettings {
 pub enum SimulateError {
     /// A log cannot be read.
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(#[from] OpenLogError),
     /// A thread could not be started, or decisions could not be written.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -121,7 +122,7 @@ pub struct Simulated {
     pub(crate) rules: RuleSet,
     /// The rules that were decided, by their indexes among all.
     pub(crate) indexes: Vec<usize>,
-    pub(crate) names: KeyNames,
+    pub(crate) names: ClientNames,
     pub(crate) input: InputSummary,
     pub(crate) total: SimulatedTotal,
     pub(crate) tallies: Tallies,
@@ -470,44 +471,4 @@ impl SimulationRun {
 
 fn has_delay(decisions: &Decisions) -> bool {
     decisions.iter().any(|decision| !decision.delay().is_zero())
-}
-
-/// An error if a file could not be read, or has a line that strict reading refuses.
-pub(crate) fn check_files(files: &[ReadFile], is_strict: bool) -> Result<(), SimulateError> {
-    for file in files {
-        if let Some(error) = file.error() {
-            return Err(SimulateError::Open(OpenError::Io {
-                file: file.name.clone(),
-                source: io::Error::new(error.kind(), error.to_string()),
-            }));
-        }
-        if is_strict && let Some(note) = file.first_strict() {
-            return Err(SimulateError::Strict {
-                file: file.name.clone(),
-                line: note.line,
-                reason: note.reason.clone(),
-            });
-        }
-    }
-    Ok(())
-}
-
-/// An error if a file has lines and none of them could be read.
-pub(crate) fn check_readable(files: &[ReadFile]) -> Result<(), SimulateError> {
-    for file in files {
-        let counts = file.counts();
-        if counts.malformed > 0
-            && counts.requests + counts.refused + counts.outside + file.real_ignored() == 0
-        {
-            let note = file.notes().first();
-            return Err(SimulateError::Unreadable {
-                file: file.name.clone(),
-                format: file.format.name(),
-                lines: counts.lines,
-                line: note.map_or(1, |note| note.line),
-                reason: note.map(|note| note.reason.clone()).unwrap_or_default(),
-            });
-        }
-    }
-    Ok(())
 }

@@ -20,7 +20,7 @@ use tidegate::rules::{Rule, RuleSet};
 use tidegate::{InvalidCredentials, Limit};
 
 use crate::input::{InputProgress, InputSettings, LogInput};
-use crate::run::{KeyNames, SimulateError};
+use crate::run::{ClientNames, SimulateError};
 use collect::CollectedLog;
 
 /// What limits are suggested for.
@@ -36,7 +36,7 @@ pub struct SuggestSettings {
     /// By how much they are raised afterwards.
     pub headroom: SuggestShare,
     /// How values are shown.
-    pub names: KeyNames,
+    pub names: ClientNames,
     /// What is done with invalid credentials.
     pub invalid_credentials: InvalidCredentials,
     /// Whether the limits are printed as candidates.
@@ -67,7 +67,7 @@ pub struct Suggested {
     pub(crate) are_new: bool,
     pub(crate) as_candidate: bool,
     pub(crate) goal: SuggestGoal,
-    pub(crate) names: KeyNames,
+    pub(crate) names: ClientNames,
     pub(crate) grants: Vec<SuggestedGrant>,
     pub(crate) input: Value,
     pub(crate) warnings: Vec<String>,

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tidegate::InvalidCredentials;
 use tidegate::rules::{RuleSet, RuleSettings, ValueDigest};
 use tidegate_rehearse::{
-    InputProgress, InputSettings, KeyNames, LogInput, ScaleSettings, SimulateError, Simulated,
+    ClientNames, InputProgress, InputSettings, LogInput, ScaleSettings, SimulateError, Simulated,
     SimulationSettings, show, simulate, to_json,
 };
 
@@ -21,8 +21,8 @@ pub(crate) fn log(name: &str, text: impl Into<Vec<u8>>) -> LogInput {
     }
 }
 
-pub(crate) fn names() -> KeyNames {
-    KeyNames {
+pub(crate) fn names() -> ClientNames {
+    ClientNames {
         digest: ValueDigest::new(b"secret"),
         settings: RuleSettings::default(),
         anonymous: false,

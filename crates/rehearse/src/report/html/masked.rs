@@ -4,10 +4,10 @@ use serde_json::{Map, Value, json};
 use tidegate::document::write_yaml;
 use tidegate::rules::Rule;
 
-use crate::run::KeyNames;
+use crate::run::ClientNames;
 
 /// The YAML of a rule.
-pub(super) fn yaml(rule: &Rule, names: &KeyNames) -> String {
+pub(super) fn yaml(rule: &Rule, names: &ClientNames) -> String {
     let mut written = rule.written().clone();
     let is_secret = |name: &str| names.anonymous || names.settings.is_secret(name);
     if let (Some(first), Some(overrides)) = (
@@ -28,14 +28,14 @@ pub(super) fn yaml(rule: &Rule, names: &KeyNames) -> String {
     write_yaml(&written)
 }
 
-fn masked(value: &str, name: &str, names: &KeyNames) -> String {
+fn masked(value: &str, name: &str, names: &ClientNames) -> String {
     match value.starts_with("sha256:") {
         true => value.to_owned(),
         false => names.value(name, value),
     }
 }
 
-fn mask_match(part: &mut Value, names: &KeyNames, is_secret: &dyn Fn(&str) -> bool) {
+fn mask_match(part: &mut Value, names: &ClientNames, is_secret: &dyn Fn(&str) -> bool) {
     if let Some(items) = part.as_array_mut() {
         items
             .iter_mut()

@@ -6,7 +6,7 @@ use tidegate::rules::Rule;
 use super::chart::{TimeChart, scale_chart};
 use super::masked::yaml;
 use super::{escaped, grouped, key, list, number, share, table, text};
-use crate::run::{KeyNames, Simulated};
+use crate::run::{ClientNames, Simulated};
 
 /// One rule.
 pub(super) fn rule(simulated: &Simulated, json: &Value, index: usize, rule: &Rule) -> String {
@@ -75,7 +75,7 @@ pub(super) fn rule(simulated: &Simulated, json: &Value, index: usize, rule: &Rul
     out
 }
 
-fn names(simulated: &Simulated) -> &KeyNames {
+fn names(simulated: &Simulated) -> &ClientNames {
     &simulated.names
 }
 
