@@ -139,17 +139,6 @@ impl MemoryStoreBuilder {
         }
     }
 
-    /// Lets the clock decide which keys are idle also if requests bring their own time: for a clock that follows those
-    /// times. Otherwise no key is idle once a request brought its own.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn expire_by_clock(self) -> Self {
-        Self {
-            is_clock_of_requests: true,
-            ..self
-        }
-    }
-
     /// The store. Memory is taken as keys come.
     pub fn build(self) -> MemoryStore {
         MemoryStore {

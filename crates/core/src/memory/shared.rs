@@ -66,6 +66,19 @@ pub struct MemoryStats {
     pub evicted: u64,
 }
 
+impl super::MemoryStoreBuilder {
+    /// Lets the clock decide which keys are idle also if requests bring their own time: for a clock that follows those
+    /// times. Otherwise no key is idle once a request brought its own.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn expire_by_clock(self) -> Self {
+        Self {
+            is_clock_of_requests: true,
+            ..self
+        }
+    }
+}
+
 impl SharedCounts {
     pub(super) fn new(max_keys: usize, max_memory: usize, is_clock_of_requests: bool) -> Self {
         Self {
