@@ -249,13 +249,16 @@ impl SimulateArgs {
     }
 }
 
-/// The command as it was given, without the token.
+/// The command as it was given, without the token and the values of `-a`, which may be secrets.
 fn command_line() -> String {
     let mut words = Vec::new();
-    let mut is_token = false;
+    let (mut is_token, mut is_attribute) = (false, false);
     for word in std::env::args() {
         let shown = match word.as_str() {
             _ if is_token => "…".to_owned(),
+            text if is_attribute => format!("{}=…", text.split('=').next().unwrap_or_default()),
+            text if text.starts_with("--attr=") => "--attr=…".to_owned(),
+            text if text.starts_with("-a") && text.len() > 2 => "-a…".to_owned(),
             text if text.starts_with("--token=") => "--token=…".to_owned(),
             text if text
                 .bytes()
@@ -267,6 +270,7 @@ fn command_line() -> String {
             text => format!("'{}'", text.replace('\'', r"'\''")),
         };
         is_token = word == "--token";
+        is_attribute = matches!(word.as_str(), "-a" | "--attr");
         words.push(shown);
     }
     if let Some(program) = words.first_mut() {
