@@ -95,7 +95,7 @@ impl Recorder {
         }
         match self.named.get(value) {
             Some(hash) => hash.clone(),
-            None => format!("hmac:{}", self.names.digest.long(value)),
+            None => self.names.digest.recorded(value),
         }
     }
 

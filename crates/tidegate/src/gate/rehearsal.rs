@@ -97,11 +97,11 @@ impl Gate {
             escaped: SmallVec::new(),
         };
         for index in rules.candidates(attributes) {
-            match asked.match_rule(index as usize) {
-                Ok(rule) => request.matched.push(rule),
-                Err(NoPart::Unmet(Unmet::Missing)) => request.escaped.push(index),
-                Err(_) => {}
+            let tried = asked.match_tried(index as usize);
+            if let Err(NoPart::Unmet(Unmet::Missing)) = tried.own {
+                request.escaped.push(index);
             }
+            request.matched.extend(tried.decided());
         }
         request
     }
@@ -123,9 +123,11 @@ impl Gate {
                 rule.current_limit = rules.0.current_limit(rule.rule);
             }
         }
-        let permit = self.new_permit(&rules.0, &matched);
         let times = (request.attributes.time(), request.now);
-        let mut pipeline = Pipeline::new(Arc::clone(&rules.0), matched, times, permit);
+        let mut pipeline = Pipeline::new(Arc::clone(&rules.0), times);
+        pipeline.permit = self.new_permit(&rules.0, &matched);
+        pipeline.rules = matched;
+        pipeline.order();
         run_in_memory(&mut pipeline, store);
         Ok(pipeline.into_receipt(request.attributes.costs().clone()))
     }
