@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use smol_str::SmolStr;
 use tidegate::gate::Part;
-use tidegate::{Attributes, CredentialProblem, Timestamp};
+use tidegate::{Attributes, Costs, CredentialProblem, Timestamp};
 
 /// Requests of one file, in the order of its lines.
 #[derive(Debug, Default)]
@@ -29,10 +29,10 @@ pub(crate) struct KeptRequest {
     parts: (u32, u32),
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct BatchPart {
     attributes: (u32, u32),
-    cost: u64,
+    costs: Costs,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -106,7 +106,7 @@ impl RequestBatch {
         }
         self.parts.push(BatchPart {
             attributes: (first, index(self.attributes.len())),
-            cost: attributes.cost(),
+            costs: attributes.costs().clone(),
         });
         if let Some(request) = self.requests.last_mut() {
             request.parts.1 = index(self.parts.len());
@@ -137,8 +137,8 @@ impl RequestBatch {
 
     fn attributes_of(&self, part: &BatchPart, time: u64) -> Attributes<'_> {
         let mut attributes = Attributes::new().at(Timestamp::from_micros(time));
-        if part.cost != 1 {
-            attributes.set_cost(part.cost);
+        if part.costs.plain() != Some(1) {
+            attributes.set_cost(part.costs.clone());
         }
         let (first, end) = part.attributes;
         for kept in &self.attributes[first as usize..end as usize] {

@@ -56,7 +56,9 @@ impl Describer {
                 attributes.insert(name.clone(), value.clone())?;
             }
             self.complete(line, &mut attributes)?;
-            attributes.set_cost(part.cost.unwrap_or(1));
+            if let Some(costs) = &part.costs {
+                attributes.set_cost(costs.clone());
+            }
             read(&attributes);
         }
         if !line.parts.is_empty() {
@@ -92,8 +94,8 @@ impl Describer {
             identity.describe(headers, query, &mut attributes)?;
         }
         self.complete(line, &mut attributes)?;
-        if let Some(cost) = line.cost {
-            attributes.set_cost(cost);
+        if let Some(costs) = &line.costs {
+            attributes.set_cost(costs.clone());
         }
         read(&attributes);
         Ok(())

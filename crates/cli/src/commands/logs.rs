@@ -149,8 +149,10 @@ impl LogArgs {
             identity: config.as_ref().map(identity).transpose()?,
             zone,
         };
+        let (digest, is_secret_given) = digest(config.as_ref())?;
         let names = ClientNames {
-            digest: digest(config.as_ref())?,
+            digest,
+            is_secret_given,
             settings: config
                 .as_ref()
                 .map_or_else(RuleSettings::default, |config| config.rule_settings.clone()),
@@ -291,17 +293,17 @@ fn identity(config: &Config) -> anyhow::Result<Arc<Identity>> {
     Ok(Arc::new(identity))
 }
 
-/// Digests under the configured secret, or one of this run.
-fn digest(config: Option<&Config>) -> anyhow::Result<ValueDigest> {
+/// Digests under the configured secret, or one of this run, and whether it is the configured one.
+fn digest(config: Option<&Config>) -> anyhow::Result<(ValueDigest, bool)> {
     if let Some(secret) = config.and_then(|config| config.key_secret.as_ref()) {
-        return Ok(ValueDigest::new(secret.bytes()));
+        return Ok((ValueDigest::new(secret.bytes()), true));
     }
     if let Some(secret) = environment(KEY_SECRET).filter(|secret| !secret.is_empty()) {
-        return Ok(ValueDigest::new(secret.as_bytes()));
+        return Ok((ValueDigest::new(secret.as_bytes()), true));
     }
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).context("no random bytes")?;
-    Ok(ValueDigest::new(&secret))
+    Ok((ValueDigest::new(&secret), false))
 }
 
 /// The rules of a file, and its text. Problems go to stderr.

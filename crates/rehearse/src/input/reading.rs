@@ -275,7 +275,8 @@ fn take_mapped(
         let cost = std::str::from_utf8(&text)
             .ok()
             .and_then(|text| text.parse().ok());
-        request.cost = Some(cost.ok_or(LineProblem::Malformed("its cost is not a whole number"))?);
+        let cost: u64 = cost.ok_or(LineProblem::Malformed("its cost is not a whole number"))?;
+        request.costs = Some(cost.into());
     }
     Ok(())
 }

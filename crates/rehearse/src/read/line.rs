@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use smallvec::SmallVec;
+use tidegate::Costs;
 
 use super::exact::ExactTime;
 use super::values::{LineValues, is_absent};
@@ -38,7 +39,7 @@ pub(crate) struct LineRequest<'l> {
     pub(crate) headers: SmallVec<[(Cow<'l, str>, LineValue<'l>); 2]>,
     /// Attributes that the line names itself.
     pub(crate) attributes: SmallVec<[(Cow<'l, str>, LineValue<'l>); 2]>,
-    pub(crate) cost: Option<u64>,
+    pub(crate) costs: Option<Costs>,
     /// The parts of a recorded call that has several, instead of all of the above.
     pub(crate) parts: Vec<RecordedPart<'l>>,
     /// The fields of the line, for `--map`.
@@ -49,7 +50,7 @@ pub(crate) struct LineRequest<'l> {
 #[derive(Debug, Default)]
 pub(crate) struct RecordedPart<'l> {
     pub(crate) attributes: Vec<(Cow<'l, str>, LineValue<'l>)>,
-    pub(crate) cost: Option<u64>,
+    pub(crate) costs: Option<Costs>,
 }
 
 impl<'l> LineRequest<'l> {

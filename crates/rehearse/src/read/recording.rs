@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use tidegate::Costs;
+
 use super::format::ReadTerms;
 use super::json::{JsonObject, text_of};
 use super::line::{LineProblem, LineRequest, LineValue, NO_TIME, RecordedPart};
@@ -28,7 +30,7 @@ pub(super) fn read<'l>(
     match (object.object("attributes"), object.objects("parts")) {
         (Some(attributes), None) => {
             read.attributes = attributes_of(&attributes).collect();
-            read.cost = cost_of(&object)?;
+            read.costs = costs_of(&object)?;
         }
         (None, Some(parts)) => {
             for part in parts {
@@ -37,7 +39,7 @@ pub(super) fn read<'l>(
                     attributes.ok_or(LineProblem::Malformed("a part has no `attributes`"))?;
                 read.parts.push(RecordedPart {
                     attributes: attributes_of(&attributes).collect(),
-                    cost: cost_of(&part)?,
+                    costs: costs_of(&part)?,
                 });
             }
         }
@@ -59,13 +61,22 @@ fn attributes_of<'a, 'l>(
         .filter_map(|(name, raw)| Some((name.clone(), text_of(raw)?)))
 }
 
-fn cost_of(object: &JsonObject<'_>) -> Result<Option<u64>, LineProblem> {
+fn costs_of(object: &JsonObject<'_>) -> Result<Option<Costs>, LineProblem> {
+    let number = |text: LineValue<'_>| std::str::from_utf8(&text).ok()?.parse::<u64>().ok();
+    if let Some(costs) = object.object("costs") {
+        let units = attributes_of(&costs).map(|(unit, cost)| Some((unit, number(cost)?)));
+        let units: Option<Vec<(Cow<'_, str>, u64)>> = units.collect();
+        let costs = units.and_then(|units| {
+            Costs::by_unit(units.iter().map(|(unit, cost)| (&**unit, *cost))).ok()
+        });
+        return costs.map(Some).ok_or(LineProblem::Malformed(
+            "its `costs` are not whole numbers by unit",
+        ));
+    }
     let Some(cost) = object.text("cost") else {
         return Ok(None);
     };
-    let cost = std::str::from_utf8(&cost)
-        .ok()
-        .and_then(|text| text.parse().ok());
-    cost.map(Some)
+    number(cost)
+        .map(|cost| Some(Costs::from(cost)))
         .ok_or(LineProblem::Malformed("its `cost` is not a whole number"))
 }

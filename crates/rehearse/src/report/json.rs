@@ -7,7 +7,7 @@ use tidegate::rules::{Mode, Rule, RuleSet};
 
 use super::{LISTED, seconds};
 use crate::input::{FileCounts, LineNoteKind, ReadFile};
-use crate::run::{ChangedDecisions, ClientNames, RuleTally, Simulated, left_out};
+use crate::run::{CandidateTally, ChangedDecisions, ClientNames, RuleTally, Simulated, left_out};
 
 /// The report as JSON. `top` is how many clients of each rule are listed.
 pub fn to_json(simulated: &Simulated, top: Option<usize>) -> Value {
@@ -152,10 +152,28 @@ fn rules(simulated: &Simulated, top: Option<usize>) -> Value {
             "longest_streak": streak(rule, tally, names),
             "note": note(rule, simulated.input.have_durations),
             "top": clients(rule, tally, names, top),
-            "candidate": null,
+            "candidate": candidate(rule, tally, simulated.input.have_durations),
         })
     };
     all.map(entry).collect()
+}
+
+/// What the candidate of a rule said; null if it has none, or it was left out.
+fn candidate(rule: &Rule, tally: &RuleTally, have_durations: bool) -> Value {
+    let tried = rule.candidate();
+    let Some(tried) = tried.filter(|tried| !left_out(tried, have_durations)) else {
+        return Value::Null;
+    };
+    let counts: &CandidateTally = &tally.candidate;
+    json!({
+        "limit": tried.to_json()["limit"],
+        "requests": counts.allowed + counts.denied,
+        "allowed": counts.allowed,
+        "denied": counts.denied,
+        "clients_denied": counts.clients_denied(),
+        "newly_denied": counts.newly_denied,
+        "newly_allowed": counts.newly_allowed,
+    })
 }
 
 pub(super) fn mode(rule: &Rule) -> &'static str {
@@ -170,6 +188,12 @@ pub(super) fn note(rule: &Rule, have_durations: bool) -> Option<&'static str> {
     if left_out(rule, have_durations) {
         return Some(
             "left out: it counts concurrent requests, and the log does not say how long requests took; `--map duration=FIELD` names them",
+        );
+    }
+    let tried = rule.candidate();
+    if tried.is_some_and(|tried| left_out(tried, have_durations)) {
+        return Some(
+            "its candidate was left out: it counts concurrent requests, and the log does not say how long requests took; `--map duration=FIELD` names them",
         );
     }
     rule.adaptive()

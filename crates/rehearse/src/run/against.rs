@@ -77,7 +77,7 @@ impl AgainstTally {
         }
         for rule in before
             .parts()
-            .flat_map(|part| part.rules().collect::<Vec<_>>())
+            .flat_map(|part| part.own_limits().collect::<Vec<_>>())
         {
             if !is_allowing(&rule) {
                 self.rules_denied[rule.index()] += 1;

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use tidegate::gate::{Asked, Decisions, MatchedRequest, Receipt, RulesInForce};
-use tidegate::rules::{FrontEnd, Rule, RuleSet};
+use tidegate::rules::{FrontEnd, Rule, RuleSet, ValueDigest};
 use tidegate::{
     Attributes, Gate, InvalidCredentials, ManualClock, MemoryStore, Micros, PermitId, Store,
     Timestamp,
@@ -43,6 +43,16 @@ impl VirtualGate {
             clock,
             newest: 0,
             held: BinaryHeap::new(),
+        }
+    }
+
+    /// The same gate, whose rollouts choose keys by this secret.
+    pub(crate) fn with_digest(self, digest: &Arc<ValueDigest>) -> Self {
+        let gate = self.gate.with_digest(Arc::clone(digest));
+        Self {
+            rules: gate.rules(),
+            gate,
+            ..self
         }
     }
 

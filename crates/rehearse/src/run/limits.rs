@@ -19,19 +19,28 @@ pub(crate) fn left_out(rule: &Rule, have_durations: bool) -> bool {
     !have_durations && is_concurrent(rule)
 }
 
-/// The same rules, whose permits last until their requests end.
-pub(crate) fn lengthened(rules: &RuleSet) -> Result<RuleSet, LimitError> {
+/// The same rules, whose permits last until their requests end, without candidates that cannot be decided.
+pub(crate) fn lengthened(rules: &RuleSet, have_durations: bool) -> Result<RuleSet, LimitError> {
     rules.map_rules(|rule| {
-        if !is_concurrent(rule) {
-            return Ok(Arc::clone(rule));
-        }
-        let longer = |limit: &Limit| match limit.algorithm() {
-            Algorithm::Concurrency { .. } => {
-                let lease_ttl = MAX_WINDOW;
-                Limit::new(limit.rate(), Algorithm::Concurrency { lease_ttl })
-            }
-            _ => Ok(limit.clone()),
+        let rule = with_longer_permits(rule)?;
+        let Some(candidate) = rule.candidate().filter(|tried| is_concurrent(tried)) else {
+            return Ok(rule);
         };
-        rule.with_limits(longer).map(Arc::new)
+        let candidate = have_durations.then(|| with_longer_permits(candidate));
+        Ok(Arc::new(rule.with_candidate(candidate.transpose()?)))
     })
+}
+
+fn with_longer_permits(rule: &Arc<Rule>) -> Result<Arc<Rule>, LimitError> {
+    if !is_concurrent(rule) {
+        return Ok(Arc::clone(rule));
+    }
+    let longer = |limit: &Limit| match limit.algorithm() {
+        Algorithm::Concurrency { .. } => {
+            let lease_ttl = MAX_WINDOW;
+            Limit::new(limit.rate(), Algorithm::Concurrency { lease_ttl })
+        }
+        _ => Ok(limit.clone()),
+    };
+    rule.with_limits(longer).map(Arc::new)
 }

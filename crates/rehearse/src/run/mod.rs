@@ -1,9 +1,10 @@
 //! The run: requests in their order, decided by the gate at their own times.
 //!
 //! `gates.rs` has the gates in virtual time, `scale.rs` those with other limits, `against.rs` those of other rules;
-//! `tally.rs` counts by rule and client, `timeline.rs` over time, `record.rs` writes decisions down.
+//! `tally.rs` counts by rule and client, `candidate.rs` what is tried, `timeline.rs` over time, `record.rs` writes decisions down.
 
 mod against;
+mod candidate;
 mod checked;
 mod gates;
 mod limits;
@@ -17,6 +18,7 @@ mod timeline;
 mod warnings;
 
 pub(crate) use against::ChangedDecisions;
+pub(crate) use candidate::CandidateTally;
 pub(crate) use checked::{check_files, check_readable};
 pub(crate) use gates::VirtualGate;
 pub(crate) use limits::left_out;

@@ -33,7 +33,7 @@ impl PreparedRules {
             RuleSet::from_rules(kept)
                 .map_err(|problems| SimulateError::Rules(problems.to_string()))?
         };
-        let rules = lengthened(&kept)?;
+        let rules = lengthened(&kept, have_durations)?;
         Ok(Self { rules, indexes })
     }
 }

@@ -99,6 +99,18 @@ impl Recorder {
         }
     }
 
+    /// Adds the attributes and the cost of a part.
+    fn take_part(&self, taken: &mut Value, part: &ObservedPart<'_, '_>) {
+        taken["attributes"] = self.attributes(part);
+        if let Some(cost) = part.costs.plain() {
+            taken["cost"] = json!(cost);
+            return;
+        }
+        let units = part.costs.units().iter();
+        let costs = units.map(|(unit, cost)| (unit.to_string(), json!(cost)));
+        taken["costs"] = Value::Object(costs.collect());
+    }
+
     pub(crate) fn write(&mut self, observed: &Observed<'_, '_>, time: u64) -> io::Result<()> {
         let parts: Vec<ObservedPart<'_, '_>> = observed.parts().collect();
         let denied = parts.iter().find(|part| !part.decision.is_allowed());
@@ -106,21 +118,28 @@ impl Recorder {
         let limits: Vec<Value> = parts
             .iter()
             .flat_map(|part| part.decision.limits())
-            .map(|limit| match limit.is_shadow {
-                true => json!({"rule": limit.rule.id(), "allowed": limit.outcome.allowed, "shadow": true}),
-                false => json!({"rule": limit.rule.id(), "allowed": limit.outcome.allowed}),
+            .map(|limit| {
+                let mut entry = json!({"rule": limit.rule.id(), "allowed": limit.outcome.allowed});
+                if limit.is_candidate() {
+                    entry["candidate"] = json!(true);
+                }
+                if limit.is_shadow {
+                    entry["shadow"] = json!(true);
+                }
+                entry
             })
             .collect();
         let time = format!("{}.{:06}", time / 1_000_000, time % 1_000_000);
         let number: serde_json::Number = time.parse().map_err(io::Error::other)?;
         let mut line = json!({"t": number, "front_end": "simulate"});
         match &parts[..] {
-            [part] => {
-                line["attributes"] = self.attributes(part);
-                line["cost"] = json!(part.attributes.cost());
-            }
+            [part] => self.take_part(&mut line, part),
             parts => {
-                let part = |part: &ObservedPart<'_, '_>| json!({"attributes": self.attributes(part), "cost": part.attributes.cost()});
+                let part = |part: &ObservedPart<'_, '_>| {
+                    let mut taken = json!({});
+                    self.take_part(&mut taken, part);
+                    taken
+                };
                 line["parts"] = parts.iter().map(part).collect();
             }
         }

@@ -17,6 +17,8 @@ pub struct ClientNames {
     pub settings: RuleSettings,
     /// Whether all values are shown as digests.
     pub anonymous: bool,
+    /// Whether the secret of the digests was given, and is not one of this run.
+    pub is_secret_given: bool,
 }
 
 impl ClientNames {

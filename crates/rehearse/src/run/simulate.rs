@@ -239,7 +239,10 @@ impl SimulationRun {
         before: Option<&PreparedRules>,
     ) -> Result<Self, SimulateError> {
         let rules = &prepared.rules;
-        let gate = |rules: RuleSet| VirtualGate::new(rules, settings.invalid_credentials);
+        let digest = Arc::new(settings.names.digest.clone());
+        let gate = |rules: RuleSet| {
+            VirtualGate::new(rules, settings.invalid_credentials).with_digest(&digest)
+        };
         if let Some(id) = settings
             .scale
             .rules
@@ -402,8 +405,11 @@ impl SimulationRun {
         let mut clients = SmallVec::new();
         let mut is_matched = false;
         for part in observed.parts() {
-            for rule in part.rules() {
-                is_matched = true;
+            is_matched |= part.rules().next().is_some();
+            for candidate in part.candidates() {
+                self.tallies.count_candidate(&candidate);
+            }
+            for rule in part.own_limits() {
                 let index = rule.index();
                 let is_denied = matches!(rule.verdict(), Verdict::Denied | Verdict::ShadowDenied);
                 self.timeline.count(index + 1, at, is_denied);
@@ -450,7 +456,7 @@ impl SimulationRun {
         }
         let mut position = 0;
         for part in observed.parts() {
-            for rule in part.rules() {
+            for rule in part.own_limits() {
                 let index = rule.index();
                 let is_denied = matches!(rule.verdict(), Verdict::Denied | Verdict::ShadowDenied);
                 let counts = &mut tally.rules[index];

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use foldhash::fast::RandomState;
 use smol_str::SmolStr;
 use tidegate::Reason;
-use tidegate::gate::ObservedRule;
-use tidegate::rules::{Mode, Verdict};
+use tidegate::gate::{ObservedCandidate, ObservedRule};
+use tidegate::rules::Verdict;
+
+use super::candidate::CandidateTally;
 
 /// How many pairs of rule and client are counted exactly.
 const MOST_PAIRS: usize = 1_000_000;
@@ -42,7 +44,9 @@ pub(crate) struct RuleTally {
     pub(crate) denied: u64,
     pub(crate) delayed: u64,
     pub(crate) cost: u64,
+    /// What the rule or its candidate allowed and denied where it decided.
     pub(crate) enforced: [u64; 2],
+    pub(crate) candidate: CandidateTally,
     pub(crate) reasons: BTreeMap<&'static str, u64>,
     /// How many requests lacked which attribute of `per`.
     pub(crate) missing: BTreeMap<String, u64>,
@@ -79,7 +83,7 @@ impl RuleTally {
     }
 
     pub(crate) fn is_exact(&self) -> bool {
-        self.dropped[0] == 0
+        self.dropped[0] == 0 && self.candidate.is_exact()
     }
 
     /// The clients in the order of a report: by most denied, then most requests, then key.
@@ -114,7 +118,7 @@ impl RuleTally {
             true => self.denied += 1,
             false => self.allowed += 1,
         }
-        if observed.rule().mode() == Mode::Enforce {
+        if !observed.is_shadow() {
             self.enforced[usize::from(is_denied)] += 1;
         }
         let is_delayed = observed.is_delayed();
@@ -221,6 +225,15 @@ impl Tallies {
         let (index, is_new) = self.rules[observed.index()].count(observed, time);
         self.pairs += usize::from(is_new);
         index
+    }
+
+    /// Counts what the candidate of a rule said.
+    pub(crate) fn count_candidate(&mut self, observed: &ObservedCandidate<'_, '_>) {
+        let tally = &mut self.rules[observed.as_rule().index()];
+        tally.candidate.count(observed);
+        if observed.decides() {
+            tally.enforced[usize::from(observed.is_denied())] += 1;
+        }
     }
 
     /// Notes that a client has a denied request by a factor of the scale.

@@ -73,6 +73,16 @@ pub(super) fn warnings(simulated: &Simulated, input: &InputSettings, evicted: u6
             ));
         }
     }
+    if !simulated.names.is_secret_given {
+        let tried = simulated
+            .rules
+            .iter()
+            .filter(|rule| rule.rollout().is_some());
+        warnings.extend(tried.map(|rule| format!(
+            "rule `{}`: its rollout has as many clients as on a server, but others, since `key_secret` is not known; `--config` or `TIDEGATE_KEY_SECRET` gives it",
+            rule.id()
+        )));
+    }
     for (name, other) in input.map.stand_ins() {
         warnings.push(format!("`{other}` stands in for `{name}`: the figures of rules that count by `{name}` are those of `{other}`"));
     }

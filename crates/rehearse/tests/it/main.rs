@@ -2,6 +2,8 @@
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test may")]
 
+mod candidates;
+mod costs;
 mod equality;
 mod formats;
 mod order;

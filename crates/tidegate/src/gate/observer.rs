@@ -142,10 +142,16 @@ impl<'o, 'b> ObservedRule<'o, 'b> {
         self.part.decision.in_force().at(self.decided.rule)
     }
 
-    /// Its index among the rules in force.
+    /// Its index among the rules in force; of a candidate, that of its rule.
     #[doc(hidden)]
     pub fn index(&self) -> usize {
-        self.decided.rule
+        let in_force = self.part.decision.in_force();
+        if !self.decided.is_candidate(in_force) {
+            return self.decided.rule;
+        }
+        let is_its = |rule: &Arc<Rule>| rule.id() == self.rule().id();
+        let own = in_force.iter().position(is_its);
+        own.unwrap_or(self.decided.rule)
     }
 
     /// The index of what it grants to the request.

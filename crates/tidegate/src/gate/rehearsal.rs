@@ -10,7 +10,7 @@ use super::deciding::{StoreIsRemote, run_in_memory};
 use super::matching::{NoPart, RuleMatcher};
 use super::pipeline::Pipeline;
 use super::rule_decision::{RuleDecision, RuleDecisions};
-use super::{Asked, Decisions, Gate, Observed, Receipt, RulesInForce};
+use super::{Asked, Decisions, Gate, Observed, ObservedPart, ObservedRule, Receipt, RulesInForce};
 use crate::attributes::Attributes;
 use crate::rules::{Facts, FrontEnd, GrantSource, Unmet};
 
@@ -22,6 +22,8 @@ pub struct MatchedRequest<'a, 'b> {
     now: Timestamp,
     matched: RuleDecisions,
     escaped: SmallVec<[u32; 2]>,
+    /// How many rules there are; candidates have higher indexes.
+    rules: usize,
 }
 
 /// What a rule would charge for a request.
@@ -43,12 +45,18 @@ pub struct MatchedCharge<'m> {
 impl MatchedRequest<'_, '_> {
     /// The indexes of the rules that apply.
     pub fn rules(&self) -> impl Iterator<Item = usize> {
-        self.matched.iter().map(|rule| rule.rule)
+        self.own().map(|rule| rule.rule)
+    }
+
+    /// Without what candidates would charge.
+    fn own(&self) -> impl Iterator<Item = &RuleDecision> {
+        let matched = self.matched.iter();
+        matched.filter(|rule| rule.rule < self.rules)
     }
 
     /// What each rule that applies would charge.
     pub fn charges(&self) -> impl Iterator<Item = MatchedCharge<'_>> {
-        self.matched.iter().filter_map(|rule| {
+        self.own().filter_map(|rule| {
             let key = rule.key.as_deref()?;
             let RuleDecision {
                 rule,
@@ -95,6 +103,7 @@ impl Gate {
             now,
             matched: RuleDecisions::new(),
             escaped: SmallVec::new(),
+            rules: rules.len(),
         };
         for index in rules.candidates(attributes) {
             let tried = asked.match_tried(index as usize);
@@ -130,6 +139,18 @@ impl Gate {
         pipeline.order();
         run_in_memory(&mut pipeline, store);
         Ok(pipeline.into_receipt(request.attributes.costs().clone()))
+    }
+}
+
+impl<'o, 'b> ObservedPart<'o, 'b> {
+    /// What the limit of each rule said that applies to it, also if only its candidate decides.
+    #[doc(hidden)]
+    pub fn own_limits(&self) -> impl Iterator<Item = ObservedRule<'o, 'b>> {
+        let part = *self;
+        let in_force = part.decision.in_force();
+        let rules = part.decision.rules().iter();
+        let own = rules.filter(move |decided| !decided.is_candidate(in_force));
+        own.map(move |decided| ObservedRule::new(decided, part))
     }
 }
 

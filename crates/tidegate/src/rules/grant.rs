@@ -1,6 +1,7 @@
 //! The grants of a rule: its limit, and those of its tiers and overrides.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use tidegate_core::{Limit, LimitError};
@@ -90,12 +91,23 @@ impl Rule {
         Ok(rule)
     }
 
-    /// The same rule, which only counts.
+    /// The same rule, which only counts, and of which nothing is tried.
     #[doc(hidden)]
     #[must_use]
     pub fn in_shadow(&self) -> Self {
         Self {
             mode: Mode::Shadow,
+            ..self.with_candidate(None)
+        }
+    }
+
+    /// The same rule with another candidate; with none, it has no rollout either.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_candidate(&self, candidate: Option<Arc<Self>>) -> Self {
+        Self {
+            rollout: self.rollout.filter(|_| candidate.is_some()),
+            candidate,
             ..self.clone()
         }
     }

@@ -20,10 +20,11 @@ const EXAMPLES: Run = Run::By("crates/cli/tests/it/docs/examples.rs");
 const TRUSTED: Run = Run::By("crates/cli/tests/it/proxies/untrusted.rs");
 const COMMANDS: Run = Run::By("crates/cli/tests/it/program/commands.rs");
 const PROMOTING: Run = Run::By("crates/cli/tests/it/process/promoting.rs");
+const SIMULATE: Run = Run::By("crates/cli/tests/it/program/simulate.rs");
 const SYSTEM: &str = "changes the system; `scripts/stopwatch` installs the package into another";
 
 /// The commands, by how they begin.
-const SHOWN: [(&str, Run); 63] = [
+const SHOWN: [(&str, Run); 65] = [
     ("tidegate --version", COMMANDS),
     ("tidegate check", COMMANDS),
     (
@@ -44,6 +45,7 @@ const SHOWN: [(&str, Run); 63] = [
     ("tidegate rules promote", PROMOTING),
     ("tidegate rules rollback", COMMANDS),
     ("tidegate rules rollout", PROMOTING),
+    ("tidegate rules suggest", SIMULATE),
     (
         "tidegate rules test",
         Run::By("crates/cli/tests/it/program/rules_test.rs"),
@@ -56,6 +58,7 @@ const SHOWN: [(&str, Run); 63] = [
         "tidegate schema",
         Run::By("crates/cli/tests/it/docs/schema.rs"),
     ),
+    ("tidegate simulate", SIMULATE),
     ("tidegate serve", Run::By("crates/cli/tests/it/server.rs")),
     (
         "tidegate top",

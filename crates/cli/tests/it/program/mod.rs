@@ -4,5 +4,6 @@ mod commands;
 mod import;
 mod rules_test;
 mod scopes;
+mod simulate;
 mod support;
 mod validate;
