@@ -40,7 +40,7 @@ pub(crate) struct LogArgs {
     #[arg(long, value_name = "NAME", default_value = "auto")]
     format: String,
 
-    /// The format of the lines as nginx or Envoy is told it: `$remote_addr … "$request" $msec`
+    /// The format of the lines as nginx or Envoy is given it: `$remote_addr … "$request" $msec`
     #[arg(long, value_name = "TEXT")]
     log_format: Option<String>,
 

@@ -20,7 +20,7 @@ pub(crate) fn reason_of(error: &AttributeError) -> String {
             format!("it has two different values for `{name}`")
         }
         AttributeError::Address(_) => {
-            "the address of the client cannot be told from its headers".to_owned()
+            "the address of the client is not known from its headers".to_owned()
         }
         AttributeError::TooLong { name, length } => {
             format!("attribute `{name}` is {length} bytes long")

@@ -12,7 +12,7 @@ use crate::batch::RequestBatch;
 
 /// How many requests of a file are held at most.
 const MOST_HELD: usize = 200_000;
-/// After this, a thread that was told to end is not waited for.
+/// After this, a thread that has to end is not waited for.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// How many late lines are listed.
 const LISTED: usize = 10;
@@ -84,7 +84,7 @@ impl FileOrder {
                     self.absorb(batch);
                 }
                 Ok(FromFile::End(end)) => self.end = Some(end),
-                // It waits for a pipe that nobody writes to any more.
+                // It waits for a pipe that has no writer any more.
                 Err(RecvTimeoutError::Timeout) if !self.progress.stop.load(Ordering::Relaxed) => {}
                 Err(_) => {
                     let counts = self.counts;

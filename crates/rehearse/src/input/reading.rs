@@ -122,7 +122,7 @@ pub(super) fn spawn(
         }
         reading.end.ambiguous = log.reader.terms.times.ambiguous + reading.mapped_times.ambiguous;
         let batch = std::mem::take(&mut reading.batch);
-        // Nobody listens any more if deciding ended early.
+        // There is no receiver any more if deciding ended early.
         let _ = reading
             .sender
             .send(FromFile::Requests(batch, reading.end.counts));
@@ -143,7 +143,7 @@ impl FileReading {
             }
         }
         loop {
-            // Whoever writes to a pipe may take its time.
+            // The writer of a pipe may take its time.
             if log.lines.is_drained() && self.batch.len() > 0 && !self.send() {
                 return Ok(());
             }
@@ -156,7 +156,7 @@ impl FileReading {
         }
     }
 
-    /// Sends the requests that were read. False if nobody waits for them.
+    /// Sends the requests that were read. False if there is no receiver.
     fn send(&mut self) -> bool {
         let batch = std::mem::take(&mut self.batch);
         self.sender

@@ -49,12 +49,12 @@ pub(crate) fn sniff(lines: &[Vec<u8>], terms: impl Fn() -> ReadTerms) -> Sniffed
             format
         };
         // Any JSON could be another message of a log in JSON, and any first line could name columns.
-        let is_told_by_form = matches!(
+        let is_known_by_form = matches!(
             format,
             FormatName::Alb | FormatName::Envoy | FormatName::Haproxy | FormatName::Vhost
         ) || matches!(format, FormatName::Combined | FormatName::Common);
         let read = match requests {
-            0 if !is_told_by_form => 0,
+            0 if !is_known_by_form => 0,
             requests => requests + ignored,
         };
         if 2 * read >= total && best.is_none_or(|(most, _)| read > most) && read > 0 {

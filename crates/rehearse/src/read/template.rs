@@ -15,7 +15,7 @@ pub(super) type TemplateValues<'l> = SmallVec<[(&'l str, LineValue<'l>); 12]>;
 /// The text before the first variable, and each variable with the text after it.
 pub(super) type TemplateParts = (Vec<u8>, Vec<(String, Vec<u8>)>);
 
-/// The format of lines, as nginx or Envoy are told it.
+/// The format of lines, as nginx or Envoy are given it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineTemplate {
     /// Before the first variable.

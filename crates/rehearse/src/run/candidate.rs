@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 use tidegate::gate::ObservedCandidate;
 use tidegate::rules::CandidateChange;
 
-/// How many clients of a candidate are told apart.
+/// How many clients of a candidate are counted separately.
 const MOST_CLIENTS: usize = 1_000_000;
 
 /// What the candidate of a rule said.

@@ -13,7 +13,7 @@ use super::candidate::CandidateTally;
 /// How many pairs of rule and client are counted exactly.
 const MOST_PAIRS: usize = 1_000_000;
 
-/// What one client was told by one rule.
+/// What one rule said to one client.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ClientTally {
     pub(crate) requests: u64,

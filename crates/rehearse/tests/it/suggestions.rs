@@ -18,7 +18,7 @@ use crate::support::{log, names, report};
 fn traffic(kind: u64) -> String {
     let mut random = SmallRng::seed_from_u64(kind);
     let mut lines: Vec<(u64, String)> = Vec::new();
-    let clients = 40 + kind * 20;
+    let clients = 20 + kind * 2;
     for client in 0..clients {
         let mut at = random.random_range(0..60_000);
         let count = match kind % 5 {

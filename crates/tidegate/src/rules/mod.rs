@@ -238,7 +238,7 @@ impl RuleSet {
         Self::with_warnings(Some(Self::new(rules)), problems)
     }
 
-    /// The same rules, each with what `change` makes of it: other limits or another mode, but not another match. They are
+    /// The same rules, each as `change` returns it: other limits or another mode, but not another match. They are
     /// found as these are.
     #[doc(hidden)]
     pub fn map_rules<E>(
