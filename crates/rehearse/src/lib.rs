@@ -4,6 +4,10 @@
 //! memory store decide at their own times (`run/`). The result is a report (`report/`). `suggest/` fits limits to a log.
 
 #![forbid(unsafe_code)]
+#![expect(
+    clippy::format_push_string,
+    reason = "reports are short, and written once"
+)]
 
 mod batch;
 mod describe;

@@ -92,10 +92,10 @@ impl FieldMap {
     }
 
     /// Sets the attributes. One without a source that is present is removed.
-    pub(super) fn apply<'r>(
+    pub(super) fn apply(
         &self,
         line: &LineRequest<'_>,
-        attributes: &mut Attributes<'r>,
+        attributes: &mut Attributes<'_>,
     ) -> Result<(), AttributeError> {
         let attributes_of = self
             .0
@@ -106,7 +106,7 @@ impl FieldMap {
                 FieldSource::Attribute(other) => {
                     attributes.get(other).map(|text| text.as_bytes().to_vec())
                 }
-                field => line.values.get(field).map(|value| value.into_owned()),
+                field => line.values.get(field).map(std::borrow::Cow::into_owned),
             });
             attributes.set(name.clone(), value.unwrap_or_default())?;
         }

@@ -117,7 +117,7 @@ impl OpenLogs {
     pub(crate) fn have_durations(&self, settings: &InputSettings) -> bool {
         let template = settings.template.as_ref();
         settings.map.has("duration")
-            || template.is_some_and(|template| template.has_durations())
+            || template.is_some_and(crate::read::LineTemplate::has_durations)
             || self
                 .logs
                 .iter()

@@ -138,7 +138,7 @@ impl FileReading {
     fn read_all(&mut self, log: &mut OpenedLog) -> io::Result<()> {
         for line in std::mem::take(&mut log.first) {
             let line = line.as_deref().map_or(CutLine::TooLong, CutLine::Text);
-            if !self.read_line(line, &mut log.reader) {
+            if !self.read_line(&line, &mut log.reader) {
                 return Ok(());
             }
         }
@@ -150,7 +150,7 @@ impl FileReading {
             let Some(line) = log.lines.next()? else {
                 return Ok(());
             };
-            if !self.read_line(line, &mut log.reader) {
+            if !self.read_line(&line, &mut log.reader) {
                 return Ok(());
             }
         }
@@ -165,7 +165,7 @@ impl FileReading {
     }
 
     /// Reads a line. False if reading should end.
-    fn read_line(&mut self, line: CutLine<'_>, reader: &mut LineReader) -> bool {
+    fn read_line(&mut self, line: &CutLine<'_>, reader: &mut LineReader) -> bool {
         self.end.counts.lines += 1;
         if self.end.counts.lines.is_multiple_of(1_024) {
             self.progress.lines.fetch_add(1_024, Ordering::Relaxed);
@@ -206,7 +206,7 @@ impl FileReading {
         if !map.is_empty() {
             take_mapped(map, &mut self.mapped_times, &mut request)?;
         }
-        let time = request.time.and_then(|time| time.micros());
+        let time = request.time.and_then(crate::read::ExactTime::micros);
         let time = time.ok_or(LineProblem::Malformed("it has no time that can be read"))?;
         let is_early = self
             .settings
@@ -221,7 +221,7 @@ impl FileReading {
             self.end.counts.outside += 1;
             return Ok(());
         }
-        let duration = request.duration.and_then(|duration| duration.micros());
+        let duration = request.duration.and_then(crate::read::ExactTime::micros);
         let (batch, describer) = (&mut self.batch, &self.describer);
         let wants = |name: &str| (describer.wants)(name);
         let mark = batch.mark();

@@ -12,9 +12,10 @@ pub(super) fn read<'l>(
 ) -> Result<LineRequest<'l>, LineProblem> {
     // Everything else that Caddy logs goes to the same place by default.
     let Some(request) = object.object("request") else {
-        return Err(match object.has("ts") || object.has("msg") {
-            true => LineProblem::Ignored,
-            false => LineProblem::Malformed("it has neither `request` nor `ts`"),
+        return Err(if object.has("ts") || object.has("msg") {
+            LineProblem::Ignored
+        } else {
+            LineProblem::Malformed("it has neither `request` nor `ts`")
         });
     };
     let end = object.text("ts").and_then(|text| terms.times.read(&text));

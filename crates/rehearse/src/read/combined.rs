@@ -16,17 +16,16 @@ pub(super) fn read<'l>(
     has_host: bool,
     terms: &mut ReadTerms,
 ) -> Result<LineRequest<'l>, LineProblem> {
-    let (host, rest) = match has_host {
-        true => {
-            let (host, rest) = split_at_space(line)?;
-            let colon = memchr::memrchr(b':', host).ok_or(NOT_COMBINED)?;
-            let port = &host[colon + 1..];
-            if colon == 0 || port.is_empty() || !port.iter().all(u8::is_ascii_digit) {
-                return Err(NOT_COMBINED);
-            }
-            (Some(&host[..colon]), rest)
+    let (host, rest) = if has_host {
+        let (host, rest) = split_at_space(line)?;
+        let colon = memchr::memrchr(b':', host).ok_or(NOT_COMBINED)?;
+        let port = &host[colon + 1..];
+        if colon == 0 || port.is_empty() || !port.iter().all(u8::is_ascii_digit) {
+            return Err(NOT_COMBINED);
         }
-        false => (None, line),
+        (Some(&host[..colon]), rest)
+    } else {
+        (None, line)
     };
     let (address, rest) = split_at_space(rest)?;
     let (_ident, rest) = split_at_space(rest)?;

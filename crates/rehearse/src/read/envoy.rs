@@ -65,8 +65,11 @@ pub(super) fn read<'l>(
     Ok(read)
 }
 
-/// The fields after the request, and whether each is in quotes.
-fn fields_of(mut rest: &[u8]) -> Option<SmallVec<[(&[u8], bool); 16]>> {
+/// Fields, and whether each is in quotes.
+type EnvoyFields<'l> = SmallVec<[(&'l [u8], bool); 16]>;
+
+/// The fields after the request.
+fn fields_of(mut rest: &[u8]) -> Option<EnvoyFields<'_>> {
     let mut fields = SmallVec::new();
     loop {
         rest = match rest {

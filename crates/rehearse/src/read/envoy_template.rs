@@ -45,14 +45,13 @@ pub(super) fn parts_of(text: &str) -> Result<TemplateParts, TemplateError> {
         };
         // An argument may have percent signs of its own.
         let head = inner.find(['%', '(']).ok_or_else(unfinished)?;
-        let argument_end = match inner[head..].starts_with('(') {
-            true => {
-                head + inner[head..]
-                    .find(")%")
-                    .or_else(|| inner[head..].find(')'))
-                    .ok_or_else(unfinished)?
-            }
-            false => head,
+        let argument_end = if inner[head..].starts_with('(') {
+            head + inner[head..]
+                .find(")%")
+                .or_else(|| inner[head..].find(')'))
+                .ok_or_else(unfinished)?
+        } else {
+            head
         };
         let end = argument_end + inner[argument_end..].find('%').ok_or_else(unfinished)?;
         parts.push((inner[..end].to_owned(), Vec::new()));
@@ -76,6 +75,7 @@ fn operator_of(text: &str) -> (&str, &str) {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "as for nginx, where it can fail")]
 pub(super) fn describe<'l>(
     values: TemplateValues<'l>,
     terms: &mut ReadTerms,

@@ -100,10 +100,23 @@ impl FormatName {
     /// Whether its lines say how long a request took.
     pub(crate) fn has_durations(self) -> bool {
         match self {
-            Self::TidegateAccess | Self::Caddy | Self::Traefik | Self::EnvoyJson => true,
-            Self::Cloudflare | Self::Gcp | Self::Alb | Self::Envoy | Self::Haproxy => true,
-            Self::Recording | Self::Vhost | Self::Combined | Self::Common => false,
-            Self::Json | Self::Csv | Self::Tsv | Self::Template => false,
+            Self::TidegateAccess
+            | Self::Caddy
+            | Self::Traefik
+            | Self::EnvoyJson
+            | Self::Cloudflare
+            | Self::Gcp
+            | Self::Alb
+            | Self::Envoy
+            | Self::Haproxy => true,
+            Self::Recording
+            | Self::Vhost
+            | Self::Combined
+            | Self::Common
+            | Self::Json
+            | Self::Csv
+            | Self::Tsv
+            | Self::Template => false,
         }
     }
 }

@@ -11,9 +11,10 @@ pub(super) fn read<'l>(
     terms: &mut ReadTerms,
 ) -> Result<LineRequest<'l>, LineProblem> {
     let Some(request) = object.object("httpRequest") else {
-        return Err(match object.has("timestamp") && object.has("logName") {
-            true => LineProblem::Ignored,
-            false => LineProblem::Malformed("it has no `httpRequest`"),
+        return Err(if object.has("timestamp") && object.has("logName") {
+            LineProblem::Ignored
+        } else {
+            LineProblem::Malformed("it has no `httpRequest`")
         });
     };
     let time = object

@@ -17,16 +17,13 @@ pub(super) fn parts_of(text: &str) -> TemplateParts {
     while let Some(c) = rest.chars().next() {
         let after = &rest[c.len_utf8()..];
         let variable = (c == '$').then(|| variable_of(after)).flatten();
-        match variable {
-            Some((name, after)) => {
-                parts.push((name.to_owned(), Vec::new()));
-                rest = after;
-            }
-            None => {
-                let literal = parts.last_mut().map_or(&mut start, |(_, literal)| literal);
-                literal.extend_from_slice(rest[..c.len_utf8()].as_bytes());
-                rest = after;
-            }
+        if let Some((name, after)) = variable {
+            parts.push((name.to_owned(), Vec::new()));
+            rest = after;
+        } else {
+            let literal = parts.last_mut().map_or(&mut start, |(_, literal)| literal);
+            literal.extend_from_slice(&rest.as_bytes()[..c.len_utf8()]);
+            rest = after;
         }
     }
     (start, parts)

@@ -60,9 +60,10 @@ impl LineTemplate {
     /// The template that a text is.
     pub fn read_text(text: &str) -> Result<Self, TemplateError> {
         let is_envoy = envoy_template::is_written(text);
-        let (start, parts) = match is_envoy {
-            true => envoy_template::parts_of(text)?,
-            false => nginx_template::parts_of(text),
+        let (start, parts) = if is_envoy {
+            envoy_template::parts_of(text)?
+        } else {
+            nginx_template::parts_of(text)
         };
         if parts.is_empty() {
             return Err(TemplateError::NoVariables);
@@ -85,12 +86,13 @@ impl LineTemplate {
     /// Whether a time can be read without `--map`.
     pub fn check_time(&self) -> Result<(), TemplateError> {
         let mut names = self.parts.iter().map(|(name, _)| name.as_str());
-        let (has_time, expected) = match self.is_envoy {
-            true => (names.any(envoy_template::is_time), "`%START_TIME%`"),
-            false => (
+        let (has_time, expected) = if self.is_envoy {
+            (names.any(envoy_template::is_time), "`%START_TIME%`")
+        } else {
+            (
                 names.any(|name| nginx_template::TIMES.contains(&name)),
                 "`$msec`, `$time_iso8601`, `$time_local`",
-            ),
+            )
         };
         has_time
             .then_some(())
@@ -111,9 +113,10 @@ impl LineTemplate {
         let values = self.values_of(line).ok_or(LineProblem::Malformed(
             "it is not in the format of `--log-format`",
         ))?;
-        match self.is_envoy {
-            true => envoy_template::describe(values, terms),
-            false => nginx_template::describe(values, terms),
+        if self.is_envoy {
+            envoy_template::describe(values, terms)
+        } else {
+            nginx_template::describe(values, terms)
         }
     }
 
@@ -136,9 +139,10 @@ impl LineTemplate {
                     found.find(|at| !is_escaped(*at))?
                 }
             };
-            let value: LineValue<'l> = match self.is_envoy {
-                true => Cow::Borrowed(&rest[..end]),
-                false => unescaped(&rest[..end]),
+            let value: LineValue<'l> = if self.is_envoy {
+                Cow::Borrowed(&rest[..end])
+            } else {
+                unescaped(&rest[..end])
             };
             values.push((name.as_str(), value));
             rest = &rest[end + literal.len()..];

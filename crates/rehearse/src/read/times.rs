@@ -285,6 +285,7 @@ fn two(tens: u8, ones: u8) -> Option<i16> {
 }
 
 /// The offset in seconds that a text is; `Some(None)` if there is none.
+#[expect(clippy::option_option, reason = "no offset is not a wrong one")]
 fn offset_of(text: &[u8]) -> Option<Option<i32>> {
     let (sign, digits) = match text {
         [] => return Some(None),

@@ -9,6 +9,10 @@ use super::line::{LineValue, present};
 
 /// The fields of a line.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one for each line, which a box would allocate"
+)]
 pub(crate) enum LineValues<'l> {
     Variables(SmallVec<[(&'l str, LineValue<'l>); 12]>),
     Json(JsonObject<'l>),
@@ -54,7 +58,6 @@ impl<'l> LineValues<'l> {
     /// The value of a source, unless it is absent or the source is an attribute.
     pub(crate) fn get(&self, source: &FieldSource) -> Option<LineValue<'l>> {
         let value = match (self, source) {
-            (_, FieldSource::Attribute(_)) => return None,
             (Self::Variables(variables), FieldSource::Name(name)) => {
                 let mut known = variables.iter();
                 known
@@ -62,7 +65,9 @@ impl<'l> LineValues<'l> {
                     .1
                     .clone()
             }
-            (Self::Variables(_), FieldSource::Pointer(_)) => return None,
+            (_, FieldSource::Attribute(_)) | (Self::Variables(_), FieldSource::Pointer(_)) => {
+                return None;
+            }
             (Self::Json(object), FieldSource::Name(name)) => object.by_path(name)?,
             (Self::Json(object), FieldSource::Pointer(steps)) => {
                 object.by_steps(steps.iter().map(String::as_str))?

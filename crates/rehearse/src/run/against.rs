@@ -71,9 +71,10 @@ impl AgainstTally {
     pub(crate) fn compare(&mut self, before: &Observed<'_, '_>, after: &Observed<'_, '_>) {
         let (was_allowed, is_allowed) =
             (before.decisions.is_allowed(), after.decisions.is_allowed());
-        match was_allowed {
-            true => self.allowed += 1,
-            false => self.denied += 1,
+        if was_allowed {
+            self.allowed += 1;
+        } else {
+            self.denied += 1;
         }
         for rule in before
             .parts()

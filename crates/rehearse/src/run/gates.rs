@@ -111,7 +111,7 @@ impl VirtualGate {
 
     fn hold(&mut self, receipt: Receipt, ends: u64) -> Decisions {
         let decisions = receipt.into_decisions();
-        if let Some(permit) = decisions.iter().find_map(|decision| decision.permit()) {
+        if let Some(permit) = decisions.iter().find_map(tidegate::Decision::permit) {
             self.held.push(Reverse((ends, permit.as_u128())));
         }
         decisions

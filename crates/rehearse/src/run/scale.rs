@@ -131,9 +131,10 @@ impl ScaleSettings {
     ) -> Result<RuleSet, LimitError> {
         rules.map_rules(|rule| {
             let is_named = self.rules.is_empty() || self.rules.iter().any(|id| id == rule.id());
-            match is_named {
-                true => rule.with_limits(|limit| factor.limit(limit)).map(Arc::new),
-                false => Ok(Arc::clone(rule)),
+            if is_named {
+                rule.with_limits(|limit| factor.limit(limit)).map(Arc::new)
+            } else {
+                Ok(Arc::clone(rule))
             }
         })
     }

@@ -387,9 +387,10 @@ impl SimulationRun {
         let is_allowed = observed.decisions.is_allowed();
         let total = &mut self.total;
         total.requests += 1;
-        match is_allowed {
-            true => total.allowed += 1,
-            false => total.denied += 1,
+        if is_allowed {
+            total.allowed += 1;
+        } else {
+            total.denied += 1;
         }
         total.delayed += u64::from(is_allowed && has_delay(observed.decisions));
         let at = self.timeline.at(time);
@@ -450,9 +451,10 @@ impl SimulationRun {
         clients: &[(usize, u32)],
     ) {
         let tally = &mut self.scale[factor].1;
-        match observed.decisions.is_allowed() {
-            true => tally.allowed += 1,
-            false => tally.denied += 1,
+        if observed.decisions.is_allowed() {
+            tally.allowed += 1;
+        } else {
+            tally.denied += 1;
         }
         let mut position = 0;
         for part in observed.parts() {

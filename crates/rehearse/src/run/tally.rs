@@ -114,9 +114,10 @@ impl RuleTally {
     /// Counts a request of which it said this. Returns the index of the client, and whether it is new.
     fn count(&mut self, observed: &ObservedRule<'_, '_>, time: u64) -> (Option<u32>, bool) {
         let is_denied = matches!(observed.verdict(), Verdict::Denied | Verdict::ShadowDenied);
-        match is_denied {
-            true => self.denied += 1,
-            false => self.allowed += 1,
+        if is_denied {
+            self.denied += 1;
+        } else {
+            self.allowed += 1;
         }
         if !observed.is_shadow() {
             self.enforced[usize::from(is_denied)] += 1;
@@ -130,14 +131,13 @@ impl RuleTally {
         let Some(key) = observed.key() else {
             return (None, false);
         };
-        let (index, is_new) = match self.indexes.get(&*key) {
-            Some(index) => (*index, false),
-            None => {
-                let index = u32::try_from(self.clients.len()).unwrap_or(u32::MAX);
-                self.indexes.insert(SmolStr::new(&*key), index);
-                self.clients.push(ClientTally::default());
-                (index, true)
-            }
+        let (index, is_new) = if let Some(index) = self.indexes.get(&*key) {
+            (*index, false)
+        } else {
+            let index = u32::try_from(self.clients.len()).unwrap_or(u32::MAX);
+            self.indexes.insert(SmolStr::new(&*key), index);
+            self.clients.push(ClientTally::default());
+            (index, true)
         };
         let client = &mut self.clients[index as usize];
         client.requests += 1;

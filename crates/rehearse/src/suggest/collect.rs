@@ -137,13 +137,12 @@ impl CollectedLog {
             }
             let group = self.groups.entry((charge.rule, charge.grant)).or_default();
             group.count += 1;
-            match group.clients.get_mut(charge.key) {
-                Some(client) => client.push(time, charge.cost),
-                None => {
-                    let mut client = ClientRequests::default();
-                    client.push(time, charge.cost);
-                    group.clients.insert(SmolStr::new(charge.key), client);
-                }
+            if let Some(client) = group.clients.get_mut(charge.key) {
+                client.push(time, charge.cost);
+            } else {
+                let mut client = ClientRequests::default();
+                client.push(time, charge.cost);
+                group.clients.insert(SmolStr::new(charge.key), client);
             }
         }
     }

@@ -77,10 +77,10 @@ impl LimitSearch<'_> {
         let log = |count| Limit::new(rate.with_count(count), Algorithm::SlidingWindowLog);
         let count = self.smallest(log)?;
         let bucket = |burst| Limit::new(rate.with_count(count).burst(burst), algorithm);
-        let burst = match self.is_kept_by(&[bucket(count)?]) {
-            true => self.between(0, count, bucket)?,
-            // Costs are not equal: both are raised afterwards.
-            false => count,
+        let burst = if self.is_kept_by(&[bucket(count)?]) {
+            self.between(0, count, bucket)?
+        } else {
+            count
         };
         bucket(burst)
     }
@@ -110,9 +110,10 @@ impl LimitSearch<'_> {
     ) -> Result<u64, LimitError> {
         while high - low > 1 {
             let middle = low + (high - low) / 2;
-            match self.is_kept_by(&[limit(middle)?]) {
-                true => high = middle,
-                false => low = middle,
+            if self.is_kept_by(&[limit(middle)?]) {
+                high = middle;
+            } else {
+                low = middle;
             }
         }
         Ok(high)

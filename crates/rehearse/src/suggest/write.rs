@@ -173,7 +173,7 @@ fn changed(rule: &Rule, grants: &[&SuggestedGrant], as_candidate: bool) -> Value
     let mut algorithms = rule
         .grants()
         .iter()
-        .flat_map(|grant| grant.limits())
+        .flat_map(tidegate::rules::Grant::limits)
         .map(Limit::algorithm);
     if let Some(first) = algorithms.next()
         && algorithms.all(|other| other.name() == first.name())

@@ -1,6 +1,11 @@
 //! Logs as users have them: how lines are read, and what the rules decide on them.
 
-#![expect(clippy::panic, clippy::unwrap_used, reason = "a test may")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::format_push_string,
+    clippy::format_collect,
+    reason = "a test may"
+)]
 
 mod candidates;
 mod costs;

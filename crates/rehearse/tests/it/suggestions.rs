@@ -183,7 +183,7 @@ fn tiers_are_fitted_separately_and_other_costs_still_keep_the_goal() {
     let json = suggestions_to_json(&suggested);
     let one = &json["suggestions"][0];
     assert_eq!(one["tier"], Value::Null);
-    assert_eq!(one["clients"], 99, "the one with an override is left out");
+    assert_eq!(one["clients"], 25, "the one with an override is left out");
     assert_eq!(one["was"], "1/30s");
     assert_eq!(one["window"], 30);
     assert_eq!(one["clients_denied"].as_u64().unwrap(), 0);

@@ -29,17 +29,18 @@ pub(super) fn yaml(rule: &Rule, names: &ClientNames) -> String {
 }
 
 fn masked(value: &str, name: &str, names: &ClientNames) -> String {
-    match value.starts_with("sha256:") {
-        true => value.to_owned(),
-        false => names.value(name, value),
+    if value.starts_with("sha256:") {
+        value.to_owned()
+    } else {
+        names.value(name, value)
     }
 }
 
 fn mask_match(part: &mut Value, names: &ClientNames, is_secret: &dyn Fn(&str) -> bool) {
     if let Some(items) = part.as_array_mut() {
-        items
-            .iter_mut()
-            .for_each(|item| mask_match(item, names, is_secret));
+        for item in items.iter_mut() {
+            mask_match(item, names, is_secret);
+        }
         return;
     }
     let Some(attributes) = part.get_mut("attributes").and_then(Value::as_object_mut) else {
