@@ -251,7 +251,6 @@ mod tests {
             "tidegate rules validate",
             "tidegate rules test",
             "tidegate rules rollback last",
-            "tidegate simulate --rules rules.yaml --format unknown access.log",
             "tidegate simulate --rules rules.yaml --max-denied few access.log",
             "tidegate check --attr user_id",
             "tidegate check --attr =x",
