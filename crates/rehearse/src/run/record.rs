@@ -12,7 +12,7 @@ use tidegate::rules::RuleSet;
 use super::shown::ClientNames;
 
 /// Writes each decision as a line.
-pub(crate) struct Recorder {
+pub(crate) struct DecisionWriter {
     file: BufWriter<Box<dyn Write>>,
     names: ClientNames,
     rules: RuleSet,
@@ -20,7 +20,7 @@ pub(crate) struct Recorder {
     named: HashMap<String, String>,
 }
 
-impl Recorder {
+impl DecisionWriter {
     pub(crate) fn new(
         file: Box<dyn Write>,
         rules: &RuleSet,

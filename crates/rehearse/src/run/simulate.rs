@@ -14,7 +14,7 @@ use super::against::AgainstTally;
 use super::checked::{check_files, check_readable};
 use super::gates::VirtualGate;
 use super::prepare::{PreparedRules, describer, opened};
-use super::record::Recorder;
+use super::record::DecisionWriter;
 use super::scale::{ScaleFactor, ScaleSettings, ScaleTally};
 use super::shown::ClientNames;
 use super::tally::Tallies;
@@ -171,7 +171,7 @@ struct SimulationRun {
     scale: Vec<(ScaleFactor, ScaleTally)>,
     span: Option<(u64, u64)>,
     resolution: u64,
-    record: Option<Recorder>,
+    record: Option<DecisionWriter>,
 }
 
 /// Decides all requests of the logs by the rules.
@@ -192,7 +192,7 @@ pub fn simulate(
     let mut run = SimulationRun::new(&settings, &prepared, before.as_ref())?;
     run.record = settings
         .record
-        .map(|file| Recorder::new(file, &settings.rules, &settings.names))
+        .map(|file| DecisionWriter::new(file, &settings.rules, &settings.names))
         .transpose()?;
     let input = Arc::new(settings.input);
     let mut requests = MergedRequests::start(logs, &input, &describer, progress)?;
