@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read, Seek as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::Mutex;
 
@@ -27,6 +27,7 @@ const KEY_SECRET: &str = "TIDEGATE_KEY_SECRET";
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Input")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct LogArgs {
     /// Logs, plain or compressed with gzip or zstd; `-` is stdin, which is read if none is named
     #[arg(value_name = "LOG")]
@@ -107,7 +108,7 @@ pub(super) struct LogSetup {
 impl LogArgs {
     /// What the options say.
     pub(super) fn setup(&self) -> anyhow::Result<LogSetup> {
-        let config = self.config.as_ref().map(load).transpose()?;
+        let config = self.config.as_deref().map(load).transpose()?;
         let zone = read_zone(&self.timezone).ok_or_else(|| {
             anyhow!("--timezone: `{}` is not a zone; write `UTC`, `+02:00` or a name such as `Europe/Berlin`", self.timezone)
         })?;
@@ -264,7 +265,7 @@ fn input(name: &str, is_read_twice: bool) -> anyhow::Result<LogInput> {
 }
 
 /// The settings of the server in a file, with those of the environment.
-fn load(file: &PathBuf) -> anyhow::Result<Config> {
+fn load(file: &Path) -> anyhow::Result<Config> {
     let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let config = Config::load(&Overrides {
         environment: &environment,

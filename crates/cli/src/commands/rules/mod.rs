@@ -57,7 +57,7 @@ enum RulesCommand {
     /// Set the share of keys that a rule's candidate, or the rule itself, decides for
     Rollout(rollout::RolloutArgs),
     /// Fit limits to logs of recorded traffic, without a server
-    Suggest(suggest::SuggestArgs),
+    Suggest(Box<suggest::SuggestArgs>),
     /// Check rule files, without a server
     Validate(validate::ValidateArgs),
     /// Test rules with requests at given times, without a server

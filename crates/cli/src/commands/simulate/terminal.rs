@@ -1,5 +1,10 @@
 //! The report for a terminal.
 
+#![expect(
+    clippy::format_push_string,
+    reason = "a report is written once; `write!` to a text would need its result ignored"
+)]
+
 use serde_json::Value;
 use tidegate_rehearse::{ShownRequest, Simulated, noted_lines};
 
@@ -23,9 +28,10 @@ pub(super) fn requests(shown: &[ShownRequest]) -> String {
         for (name, value) in &request.attributes {
             text.push_str(&format!("  {} = {}\n", plain(name), plain(value)));
         }
-        let rules = match request.rules.is_empty() {
-            true => "none".to_owned(),
-            false => request.rules.join(", "),
+        let rules = if request.rules.is_empty() {
+            "none".to_owned()
+        } else {
+            request.rules.join(", ")
         };
         text.push_str(&format!("  rules: {rules}\n"));
     }
@@ -48,9 +54,10 @@ pub(super) fn report(simulated: &Simulated, json: &Value) -> String {
             .take(SHOWN)
             .collect();
         text.push_str(&format!("  {}:{line}: {reason}", plain(file)));
-        match excerpt.is_empty() {
-            true => text.push('\n'),
-            false => text.push_str(&format!(": {}\n", plain(&excerpt))),
+        if excerpt.is_empty() {
+            text.push('\n');
+        } else {
+            text.push_str(&format!(": {}\n", plain(&excerpt)));
         }
     }
     text.push('\n');
