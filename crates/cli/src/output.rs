@@ -7,6 +7,7 @@ use anstream::AutoStream;
 use anstyle::{AnsiColor, Style};
 use serde_json::Value;
 use tidegate::printable::{escaped, is_printable};
+pub(crate) use tidegate_rehearse::grouped;
 
 /// The style of success and added lines.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
@@ -105,19 +106,6 @@ pub(crate) fn plain_lines(text: &str) -> String {
 pub(crate) fn counted(count: usize, one: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {one}{plural}")
-}
-
-/// A number with its thousands apart: `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A value of JSON in a cell of a table.

@@ -20,7 +20,7 @@ mod suggest;
 pub use describe::{FieldMap, FieldMapError};
 pub use input::{InputProgress, InputSettings, LogInput, OpenLog, OpenLogError};
 pub use read::{FormatName, LineTemplate, TemplateError, TimeFormat, read_instant, read_zone};
-pub use report::{HtmlTerms, noted_lines, to_html, to_json};
+pub use report::{HtmlTerms, grouped, key_text, noted_lines, share, to_html, to_json};
 pub use run::{
     ClientNames, ScaleFactor, ScaleSettings, ShownRequest, SimulateError, Simulated,
     SimulationSettings, show, simulate,

@@ -1,11 +1,13 @@
-//! The report of a simulation: `json.rs` for programs, `html/` for people.
+//! The report of a simulation: `json.rs` for programs, `html/` for people, `words.rs` for both of their reports.
 
 mod html;
 mod json;
+mod words;
 
 pub use html::{HtmlTerms, to_html};
 pub(crate) use json::input_of;
 pub use json::to_json;
+pub use words::{grouped, key_text, share};
 
 use serde_json::Value;
 

@@ -6,7 +6,7 @@
 )]
 
 use serde_json::Value;
-use tidegate_rehearse::{ShownRequest, Simulated, noted_lines};
+use tidegate_rehearse::{ShownRequest, Simulated, key_text, noted_lines, share};
 
 use crate::output::{BAD, CAREFUL, HEADING, TextTable, counted, grouped, plain, styled};
 use crate::times::{instant, rfc3339};
@@ -88,15 +88,6 @@ fn count(value: &Value) -> String {
     grouped(number(value))
 }
 
-/// A share in percent.
-fn share(part: &Value, of: u64) -> String {
-    if of == 0 {
-        return "-".to_owned();
-    }
-    let hundredths = u128::from(number(part)) * 10_000 / u128::from(of);
-    format!("{}.{:02} %", hundredths / 100, hundredths % 100)
-}
-
 /// One line on what was read.
 fn input(json: &Value) -> String {
     let input = &json["input"];
@@ -132,7 +123,7 @@ fn total(total: &Value) -> String {
         "{} of {} requests denied ({})",
         styled(BAD, &count(&total["denied"])),
         grouped(requests),
-        share(&total["denied"], requests)
+        share(number(&total["denied"]), requests)
     );
     for (key, words) in [("delayed", "delayed"), ("unmatched", "without a rule")] {
         if number(&total[key]) > 0 {
@@ -166,7 +157,7 @@ fn rules(json: &Value) -> String {
             count(&rule["requests"]),
             count(&rule["allowed"]),
             count(&rule["denied"]),
-            share(&rule["denied"], number(&rule["requests"])),
+            share(number(&rule["denied"]), number(&rule["requests"])),
             count(&rule["delayed"]),
             format!(
                 "{estimate}{} of {}",
@@ -184,16 +175,8 @@ fn rules(json: &Value) -> String {
     format!("{}{notes}\n", table.render())
 }
 
-/// A key as text: `ip=203.0.113.7`.
 fn key(key: &Value) -> String {
-    let Some(values) = key.as_object().filter(|values| !values.is_empty()) else {
-        return "all clients".to_owned();
-    };
-    let pairs: Vec<String> = values
-        .iter()
-        .map(|(name, value)| format!("{name}={}", text(value)))
-        .collect();
-    plain(&pairs.join(" "))
+    plain(&key_text(key))
 }
 
 /// The worst clients of a rule that denies.
@@ -210,7 +193,7 @@ fn worst(rule: &Value) -> String {
             key(&client["key"]),
             count(&client["requests"]),
             count(&client["denied"]),
-            share(&client["denied"], number(&client["requests"])),
+            share(number(&client["denied"]), number(&client["requests"])),
             count(&client["longest_streak"]),
         ]);
     }
@@ -231,7 +214,7 @@ fn scale(json: &Value) -> String {
             format!(
                 "×{} {}",
                 row["factor"],
-                share(&row["total"]["denied"], requests)
+                share(number(&row["total"]["denied"]), requests)
             )
         })
         .collect();

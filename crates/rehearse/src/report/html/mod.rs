@@ -11,6 +11,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use super::words::{grouped, key_text, share};
+
 /// Text that is never markup. Characters that control a terminal or the direction of text are written out.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -42,38 +44,9 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// A number with its thousands apart.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A share in percent.
-fn share(part: u64, of: u64) -> String {
-    if of == 0 {
-        return "–".to_owned();
-    }
-    let hundredths = u128::from(part) * 10_000 / u128::from(of);
-    format!("{}.{:02} %", hundredths / 100, hundredths % 100)
-}
-
-/// A key as text: `ip=203.0.113.7`.
+/// A key as markup.
 fn key(key: &Value) -> String {
-    let Some(values) = key.as_object().filter(|values| !values.is_empty()) else {
-        return "all clients".to_owned();
-    };
-    let pairs: Vec<String> = values
-        .iter()
-        .map(|(name, value)| format!("{name}={}", text(value)))
-        .collect();
-    escaped(&pairs.join(" "))
+    escaped(&key_text(key))
 }
 
 /// A table with these headings. Cells are markup already.
