@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use crate::config::Config;
 use crate::http::{Api, ServedCalls};
 use crate::open::Service;
-use crate::{grpc, http, resp};
+use crate::{debug, grpc, http, resp};
 
 /// A front end of the server.
 #[derive(Debug)]
@@ -22,15 +22,18 @@ pub(crate) struct ServedFrontEnd {
     pub(crate) flag: &'static str,
     /// Its address, if it is on.
     pub(crate) address: fn(&Config) -> Option<SocketAddr>,
+    /// Whether the server runs without it if its address cannot be bound.
+    pub(crate) is_optional: bool,
     /// Serves connections until the drain begins and the open ones have ended.
     pub(crate) serve: for<'s> fn(&'s Service, TcpListener, Drain) -> BoxFuture<'s, ()>,
 }
 
-pub(crate) static FRONT_ENDS: [ServedFrontEnd; 5] = [
+pub(crate) static FRONT_ENDS: [ServedFrontEnd; 6] = [
     ServedFrontEnd {
         name: "http",
         flag: "--http",
         address: |config| Some(config.http),
+        is_optional: false,
         serve: |service, listener, drain| {
             let calls = service.calls_on_http;
             Box::pin(serve_http(service, listener, calls, drain))
@@ -40,6 +43,7 @@ pub(crate) static FRONT_ENDS: [ServedFrontEnd; 5] = [
         name: "admin",
         flag: "--admin",
         address: |config| config.admin,
+        is_optional: false,
         serve: |service, listener, drain| {
             Box::pin(serve_http(service, listener, ServedCalls::All, drain))
         },
@@ -48,18 +52,28 @@ pub(crate) static FRONT_ENDS: [ServedFrontEnd; 5] = [
         name: "grpc",
         flag: "--grpc",
         address: |config| config.grpc,
+        is_optional: false,
         serve: |service, listener, drain| Box::pin(serve_grpc(service, listener, drain)),
+    },
+    ServedFrontEnd {
+        name: "debug",
+        flag: "--debug",
+        address: |config| config.debug,
+        is_optional: true,
+        serve: |service, listener, drain| Box::pin(serve_debug(service, listener, drain)),
     },
     ServedFrontEnd {
         name: "resp",
         flag: "--resp",
         address: |config| config.resp,
+        is_optional: false,
         serve: |service, listener, drain| Box::pin(serve_resp(service, listener, drain)),
     },
     ServedFrontEnd {
         name: "gateway",
         flag: "--gateway",
         address: |config| Some(config.gateway.as_ref()?.address),
+        is_optional: false,
         serve: |service, listener, drain| Box::pin(serve_gateway(service, listener, drain)),
     },
 ];
@@ -84,6 +98,14 @@ async fn serve_grpc(service: &Service, listener: TcpListener, drain: Drain) {
         let decider = Arc::clone(&service.admin.decider);
         grpc::serve(listener, decider, threads, settings, drain).await;
     }
+}
+
+async fn serve_debug(service: &Service, listener: TcpListener, drain: Drain) {
+    let settings = ListenSettings {
+        tls: None,
+        ..listening(service, None)
+    };
+    debug::serve(listener, Arc::clone(&service.admin), settings, drain).await;
 }
 
 async fn serve_resp(service: &Service, listener: TcpListener, drain: Drain) {

@@ -27,6 +27,7 @@ mod chores;
 mod condition_steps;
 pub mod config;
 pub mod data_dir;
+mod debug;
 mod decider;
 mod digest_secret;
 mod file_descriptors;

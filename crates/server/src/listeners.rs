@@ -19,8 +19,13 @@ impl Listeners {
     pub async fn bind(config: &Config) -> Result<Self, RunError> {
         let mut bound = Vec::new();
         for front_end in &FRONT_ENDS {
-            if let Some(address) = (front_end.address)(config) {
-                bound.push((front_end, bind(address, front_end.flag)?));
+            let Some(address) = (front_end.address)(config) else {
+                continue;
+            };
+            match bind(address, front_end.flag) {
+                Ok(listener) => bound.push((front_end, listener)),
+                Err(error) if front_end.is_optional => tracing::error!("{error}"),
+                Err(error) => return Err(error),
             }
         }
         let listeners = Self(bound);

@@ -14,6 +14,8 @@ pub struct TestServer {
     pub admin: Option<SocketAddr>,
     /// gRPC, if it is served.
     pub grpc: Option<SocketAddr>,
+    /// The debug port, if there is one.
+    pub debug: Option<SocketAddr>,
     /// The Redis protocol, if it is served.
     pub resp: Option<SocketAddr>,
     /// The gateway, if there is one.
@@ -40,6 +42,7 @@ impl TestServer {
             address: find("http").unwrap(),
             admin: find("admin"),
             grpc: find("grpc"),
+            debug: find("debug"),
             resp: find("resp"),
             gateway: find("gateway"),
             token,

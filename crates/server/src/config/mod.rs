@@ -5,6 +5,7 @@
 
 mod access_log;
 mod counters;
+mod envoy_ratelimit;
 mod gateway;
 mod identify;
 mod jwt;
@@ -36,6 +37,7 @@ use tidegate::path::EncodedSlashes;
 use tidegate::rules::{DenialAnswer, OnStoreFailure, RuleSettings};
 use tidegate::{InvalidCredentials, Micros};
 use tidegate_identity::{IdentifySettings, Secret};
+use tidegate_ratelimit::EnvoyRatelimit;
 use tidegate_redis::RedisSettings;
 use tidegate_tower::UnderscoreHeaders;
 
@@ -50,6 +52,10 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// Where gRPC is served, if it is.
     pub grpc: Option<SocketAddr>,
+    /// Where the limits in force are shown to every caller, if they are.
+    pub debug: Option<SocketAddr>,
+    /// Whether, and how, it runs in place of envoyproxy/ratelimit.
+    pub envoy_ratelimit: Option<EnvoyRatelimit>,
     /// Where the Redis protocol is served, if it is.
     pub resp: Option<SocketAddr>,
     /// The gateway, if there is one.

@@ -15,7 +15,8 @@ use crate::otlp::parse_otlp_url;
 
 use super::{
     ActivityMode, Config, LogSettings, OtlpSettings, Overrides, SETTINGS, TlsFiles, access_log,
-    counters, gateway, identify, record, redis, secret, settings, tokens, variables,
+    counters, envoy_ratelimit, gateway, identify, record, redis, secret, settings, tokens,
+    variables,
 };
 
 const THROTTLE: &str = "throttle_on_store_failure";
@@ -53,6 +54,8 @@ pub(super) fn config(
     let http = setting(&fields, "http", listen_address, problems);
     let admin = fields.parsed("admin", listen_address, problems);
     let grpc = setting(&fields, "grpc", address_or_off, problems);
+    let debug = setting(&fields, "debug", address_or_off, problems);
+    let envoy_ratelimit = envoy_ratelimit::read(overrides, problems);
     let resp = fields.parsed("resp", listen_address, problems);
     let throttle_on_store_failure = word(&fields, THROTTLE, &ON_STORE_FAILURE, problems);
     let rules = fields.text("rules", problems).map(PathBuf::from);
@@ -105,6 +108,8 @@ pub(super) fn config(
         http: http?,
         admin,
         grpc: grpc?,
+        debug: debug?,
+        envoy_ratelimit,
         resp,
         gateway,
         encoded_slashes: encoded_slashes?,

@@ -5,6 +5,7 @@
 use serde_json::Value;
 use tidegate::document::{Key, Kind, Schema, SchemaForm};
 use tidegate::rules::DENIED;
+use tidegate_ratelimit::EnvoyRatelimit;
 
 /// A setting of the server.
 #[derive(Debug, Clone, Copy)]
@@ -44,9 +45,9 @@ impl Setting {
         Some((self.key.name.replace('_', "-"), value))
     }
 
-    /// Whether it is a key of the file: `config`, which names the file, is not.
+    /// Whether it is a key of the file: `config`, which names the file, and `as`, which is about variables, are not.
     pub fn is_in_file(&self) -> bool {
-        self.key.name != "config"
+        !matches!(self.key.name, "config" | "as")
     }
 }
 
@@ -98,10 +99,11 @@ const fn flag(value: &'static str, key: Key) -> Setting {
 
 /// All settings, in the order of the reference page.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 78] = [
+pub static SETTINGS: [Setting; 80] = [
     flag("ADDR", Key::new("http", ADDRESS, "where HTTP is served").or("127.0.0.1:8080")),
     flag("ADDR", Key::new("admin", ADDRESS, "where the whole HTTP API is served with the console and the metrics, so that `http` has only what services and probes call; off if not set")),
     flag("ADDR|off", Key::new("grpc", Kind::Any(&[OFF, ADDRESS]), "where gRPC is served, or `off`").or("127.0.0.1:8081")),
+    flag("ADDR|off", Key::new("debug", Kind::Any(&[OFF, ADDRESS]), "where the limits in force are shown to every caller, as envoyproxy/ratelimit does, or `off`").or("off")),
     flag("ADDR", Key::new("resp", ADDRESS, "where the Redis protocol is served; off if not set")),
     variable(Key::new("throttle_on_store_failure", Kind::Words(&["local", "allow", "deny"]), "what CL.THROTTLE does while Redis cannot answer").or("local")),
     flag("ADDR", Key::new("gateway", ADDRESS, "where the gateway listens; off if not set")),
@@ -177,6 +179,7 @@ pub static SETTINGS: [Setting; 78] = [
     variable(Key::new("otlp", Kind::Pattern("^https?://"), "the collector that traces and metrics are sent to, over OTLP/HTTP; none if not set").like("http://127.0.0.1:4318")),
     variable(Key::new("otlp_sampling", Kind::Text(r"^(0|1|0?\.[0-9]+|1\.0+)$"), "the share of requests that are traced, from 0 to 1, if their caller has not decided").or("0.01").needs(&["otlp"])),
     flag("FILE", Key::new("config", PATH, "the YAML file with these settings")),
+    flag("NAME", Key::new("as", Kind::Words(&[EnvoyRatelimit::NAME]), "the server to run in place of: `envoy-ratelimit` reads the variables of envoyproxy/ratelimit")),
 ];
 
 #[rustfmt::skip]

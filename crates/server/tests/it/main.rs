@@ -10,6 +10,7 @@
 
 mod authorize;
 mod budgets;
+mod debug;
 mod exchanges;
 mod following;
 mod grpc;

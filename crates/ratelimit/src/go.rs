@@ -1,0 +1,178 @@
+//! Values of variables as programs in Go read them: `strconv.ParseBool`, `time.ParseDuration`, and the maps and lists
+//! of the envconfig library.
+
+use std::time::Duration;
+
+/// A boolean.
+pub fn boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err(format!(
+            "`{text}` is not a boolean; write `true` or `false`"
+        )),
+    }
+}
+
+/// A duration that is not negative: `150us`, `1.5h`, `1h30m`, `0`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let nanoseconds = nanoseconds(text).ok_or_else(|| {
+        format!("`{text}` is not a duration; write for example `150us`, `10s` or `1h30m`")
+    })?;
+    Ok(Duration::from_nanos(nanoseconds))
+}
+
+/// The nanoseconds of a duration of Go. Like Go, fractions of a nanosecond are cut.
+fn nanoseconds(text: &str) -> Option<u64> {
+    let text = text.strip_prefix('+').unwrap_or(text);
+    if matches!(text, "0" | "-0") {
+        return Some(0);
+    }
+    let (mut rest, mut sum) = (text, 0_u64);
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let number = rest
+            .bytes()
+            .take_while(|byte| byte.is_ascii_digit() || *byte == b'.');
+        let (number, after) = rest.split_at(number.count());
+        let unit = after
+            .bytes()
+            .take_while(|byte| !byte.is_ascii_digit() && *byte != b'.');
+        let (unit, after) = after.split_at(unit.count());
+        sum = sum.checked_add(part(number, unit)?)?;
+        rest = after;
+    }
+    i64::try_from(sum).ok()?;
+    Some(sum)
+}
+
+/// The nanoseconds of a number with its unit.
+fn part(number: &str, unit: &str) -> Option<u64> {
+    let unit: u64 = match unit {
+        "ns" => 1,
+        "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
+        return None;
+    }
+    let whole = if whole.is_empty() {
+        0
+    } else {
+        whole.parse::<u64>().ok()?
+    };
+    let mut nanoseconds = whole.checked_mul(unit)?;
+    let mut scale = unit;
+    for digit in fraction.bytes() {
+        scale /= 10;
+        // Exact for all digits that count: units are 10 to some power, or 6 times that, or 36 times.
+        nanoseconds = nanoseconds.checked_add(u64::from(digit - b'0') * scale)?;
+    }
+    Some(nanoseconds)
+}
+
+/// A map `k:v,k2:v2`. Of a key that is there twice, the last value counts. Empty is no entry.
+pub fn map(text: &str) -> Result<Vec<(String, String)>, String> {
+    let mut entries: Vec<(String, String)> = Vec::new();
+    if text.trim().is_empty() {
+        return Ok(entries);
+    }
+    for pair in text.split(',') {
+        let entry = pair.split_once(':');
+        let Some((key, value)) = entry.filter(|(_, value)| !value.contains(':')) else {
+            return Err(format!(
+                "`{pair}` is not an entry with one colon; write `key:value,key2:value2`"
+            ));
+        };
+        entries.retain(|(known, _)| known != key);
+        entries.push((key.to_owned(), value.to_owned()));
+    }
+    Ok(entries)
+}
+
+/// A list `a,b,c`. Empty is no item.
+pub fn list(text: &str) -> Vec<String> {
+    if text.trim().is_empty() {
+        return Vec::new();
+    }
+    text.split(',').map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn booleans_are_the_words_of_go() {
+        for word in ["1", "t", "T", "true", "TRUE", "True"] {
+            assert_eq!(boolean(word), Ok(true), "{word}");
+        }
+        for word in ["0", "f", "F", "false", "FALSE", "False"] {
+            assert_eq!(boolean(word), Ok(false), "{word}");
+        }
+        for word in ["", "yes", "no", "on", "tRUE", " true", "2"] {
+            assert!(boolean(word).is_err(), "{word}");
+        }
+    }
+
+    #[test]
+    fn durations_by_hand() {
+        #[rustfmt::skip]
+        let table = [
+            ("0",           Some(0)),
+            ("+0",          Some(0)),
+            ("0s",          Some(0)),
+            ("5ns",         Some(5)),
+            ("150us",       Some(150_000)),
+            ("150\u{b5}s",  Some(150_000)),
+            ("150\u{3bc}s", Some(150_000)),
+            ("10ms",        Some(10_000_000)),
+            ("+3s",         Some(3_000_000_000)),
+            ("1.5h",        Some(5_400_000_000_000)),
+            ("1h30m",       Some(5_400_000_000_000)),
+            ("1h30m5.25s",  Some(5_405_250_000_000)),
+            (".5s",         Some(500_000_000)),
+            ("1.s",         Some(1_000_000_000)),
+            ("1s1s",        Some(2_000_000_000)),
+            ("0.9ns",       Some(0)),
+            ("2562047h",    Some(9_223_369_200_000_000_000)),
+            ("2562048h",    None),
+            ("",            None),
+            ("+",           None),
+            ("1",           None),
+            ("s",           None),
+            (".s",          None),
+            ("1.2.3s",      None),
+            ("1d",          None),
+            ("-1s",         None),
+            ("1 s",         None),
+            ("1s ",         None),
+            ("\u{663}s",    None),
+        ];
+        for (text, expected) in table {
+            let read = duration(text).ok();
+            assert_eq!(read, expected.map(Duration::from_nanos), "{text}");
+        }
+    }
+
+    #[test]
+    fn maps_and_lists_are_split_at_commas_and_a_colon() {
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(map(""), Ok(vec![]));
+        assert_eq!(map("a:b,c:d"), Ok(vec![pair("a", "b"), pair("c", "d")]));
+        assert_eq!(map("a:b,a:c"), Ok(vec![pair("a", "c")]));
+        assert_eq!(map("a:"), Ok(vec![pair("a", "")]));
+        for refused in ["a", "a:b,", "a:b:c"] {
+            assert!(map(refused).is_err(), "{refused}");
+        }
+        assert_eq!(list(""), Vec::<String>::new());
+        assert_eq!(list("a,b"), ["a", "b"]);
+    }
+}
