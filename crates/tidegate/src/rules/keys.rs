@@ -168,8 +168,8 @@ pub(super) static DESCRIPTOR: [Key; 11] = [
     Key::new("shadow_mode", YES_OR_NO, "whether it only counts what it would have decided").or("false"),
     Key::new("quota_mode", YES_OR_NO, "whether the limit is a quota: a request is denied only if it is over all of its quotas").or("false"),
     Key::new("metadata", Kind::MapOf("", &Kind::Free), "what is reported with a decision"),
-    Key::new("detailed_metric", YES_OR_NO, "names metrics of envoyproxy/ratelimit; no effect here").or("false"),
-    Key::new("value_to_metric", YES_OR_NO, "names metrics of envoyproxy/ratelimit; no effect here").or("false"),
+    Key::new("detailed_metric", YES_OR_NO, "whether all values of a request are in the names of the limit's stats").or("false"),
+    Key::new("value_to_metric", YES_OR_NO, "whether the value of a request is in the names of stats of the limits from here on").or("false"),
 ];
 
 #[rustfmt::skip]

@@ -56,6 +56,8 @@ pub(crate) use counter_key::{CounterKey, MissingNames};
 pub(crate) use counts::add_one;
 pub use counts::{BudgetKind, CandidateChange, FrontEnd, RuleCounts, Verdict};
 pub use denied::{DenialAnswer, DenialFacts};
+#[doc(hidden)]
+pub use descriptors::StatPath;
 pub use digest::ValueDigest;
 pub(crate) use explain::{Explaining, limits_text};
 pub use explain::{FailedCondition, ShowValue};

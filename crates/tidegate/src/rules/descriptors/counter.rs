@@ -78,6 +78,7 @@ mod tests {
         DescriptorStep {
             key: key.to_owned(),
             wanted,
+            names_stat: false,
         }
     }
 

@@ -16,6 +16,8 @@ use crate::rules::counter_key::{CounterKey, joined};
 pub(in crate::rules) struct Descriptor {
     pub(super) domain: String,
     pub(super) steps: Vec<DescriptorStep>,
+    /// The path of its stats, with the values of the file.
+    pub(super) stat: Box<str>,
     /// The name of the limit; empty if it has none.
     pub(in crate::rules) name: String,
     pub(in crate::rules) replaces: Vec<String>,
@@ -31,6 +33,8 @@ pub(in crate::rules) struct Descriptor {
 pub(super) struct DescriptorStep {
     pub(super) key: String,
     pub(super) wanted: Wanted,
+    /// Whether its stats are named by the value of the request.
+    pub(super) names_stat: bool,
 }
 
 /// Which values of an entry are meant.

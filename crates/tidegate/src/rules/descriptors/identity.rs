@@ -93,6 +93,7 @@ mod tests {
         DescriptorStep {
             key: key.to_owned(),
             wanted,
+            names_stat: false,
         }
     }
 

@@ -3,7 +3,7 @@
 //! Every descriptor with a limit becomes a [`Rule`](super::Rule), so that it is counted, measured and
 //! stored like any other; the tree only says which rule a request's descriptor means. `read.rs` reads
 //! the file, `spelling.rs` its YAML, `read_grant.rs` its limits; `tree.rs` finds the rule, `counter.rs`
-//! names its counters.
+//! names its counters, `stat.rs` its stats.
 
 mod counter;
 mod descriptor;
@@ -13,6 +13,7 @@ mod places;
 mod read;
 mod read_grant;
 mod spelling;
+mod stat;
 mod tree;
 mod wildcard;
 
@@ -20,6 +21,7 @@ pub(super) use descriptor::Descriptor;
 pub(super) use places::ignored;
 pub(super) use read::{are_written, read};
 pub(super) use read_grant::UNITS;
+pub use stat::StatPath;
 pub(super) use tree::Descriptors;
 
 use crate::attributes::Attributes;

@@ -13,6 +13,7 @@ use super::identity::id_of;
 use super::places;
 use super::read_grant::read_rate_limit;
 use super::spelling::{rewritten, typed};
+use super::stat::stat_of_steps;
 use super::tree::{Branch, DescriptorLevel, Descriptors};
 use super::wildcard::Wildcard;
 use crate::credentials::{are_credentials, credentials, folded};
@@ -69,6 +70,8 @@ struct DescriptorReader<'p> {
 struct Modes {
     is_shadow: bool,
     is_quota: bool,
+    /// Whether its stats are named by all values of the request.
+    is_detailed: bool,
     metadata: Json,
 }
 
@@ -142,14 +145,13 @@ impl DescriptorReader<'_> {
         let modes = Modes {
             is_shadow: read_flag(&fields, "shadow_mode", self.problems).0,
             is_quota: read_flag(&fields, "quota_mode", self.problems).0,
+            is_detailed: read_flag(&fields, "detailed_metric", self.problems).0,
             metadata: fields.take("metadata").map_or(Json::Null, |(spot, node)| {
                 spot.entries(node, self.problems);
                 typed(node)
             }),
         };
-        // These name metrics of the original.
-        read_flag(&fields, "detailed_metric", self.problems);
-        read_flag(&fields, "value_to_metric", self.problems);
+        let names_stat = read_flag(&fields, "value_to_metric", self.problems).0;
         places::ignore_others(&mut fields, &DESCRIPTOR, self.problems);
         fields.done(self.problems);
 
@@ -159,10 +161,15 @@ impl DescriptorReader<'_> {
             steps.push(DescriptorStep {
                 key: String::new(),
                 wanted: Wanted::Any,
+                names_stat: false,
             });
             self.level(below, domain, steps);
             steps.pop();
             return None;
+        };
+        let step = DescriptorStep {
+            names_stat: names_stat && self.can_name_stats(&step),
+            ..step
         };
         steps.push(step.clone());
         let rule =
@@ -226,7 +233,24 @@ impl DescriptorReader<'_> {
         Some(DescriptorStep {
             key: key.to_owned(),
             wanted,
+            names_stat: false,
         })
+    }
+
+    /// Whether the value of a request may name stats: the file leaves it open, and it is no secret.
+    fn can_name_stats(&self, step: &DescriptorStep) -> bool {
+        step.wanted.is_counted_by() && !self.settings.is_secret(&step.key)
+    }
+
+    /// The steps to a limit. Where its stats are detailed, all values that may name them do.
+    fn steps_of_rule(&self, steps: &[DescriptorStep], modes: &Modes) -> Vec<DescriptorStep> {
+        let mut steps = steps.to_vec();
+        if modes.is_detailed {
+            for step in &mut steps {
+                step.names_stat = self.can_name_stats(step);
+            }
+        }
+        steps
     }
 
     /// Makes a rule of a limit. Its index.
@@ -276,7 +300,8 @@ impl DescriptorReader<'_> {
             ipv6_prefix: self.settings.ipv6_prefix,
             descriptor: Some(Box::new(Descriptor {
                 domain: domain.to_owned(),
-                steps: steps.to_vec(),
+                stat: stat_of_steps(domain, steps),
+                steps: self.steps_of_rule(steps, modes),
                 name: limit.name,
                 replaces: limit.replaces,
                 is_quota: modes.is_quota,

@@ -55,6 +55,11 @@ impl Descriptors {
         }
     }
 
+    /// The settings that the descriptors were read with.
+    pub(super) fn settings(&self) -> &RuleSettings {
+        &self.settings
+    }
+
     /// Adds a domain. Whether it was not there already.
     pub(super) fn add(&mut self, domain: &str, level: DescriptorLevel) -> bool {
         let is_new = !self.domains.contains_key(domain);
