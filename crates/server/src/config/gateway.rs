@@ -9,11 +9,10 @@ use tidegate::path::{EncodedSlashes, normalise};
 use tidegate::rules::HostPattern;
 use tidegate_gateway::{HealthConfig, RouteConfig, UpstreamUrl};
 
-use super::read::{
-    TakenField, bytes_of, flag, listen_address, number, setting, span, tls_files, word,
-};
+use super::read::{TakenField, flag, listen_address, number, setting, span, tls_files, word};
 use super::redis::certificates_file;
 use super::settings::{self, HEALTH, ROUTE};
+use super::size::bytes_of;
 use super::usage::{self, UsageConfig};
 use super::{Overrides, TlsFiles};
 

@@ -14,6 +14,8 @@ mod record;
 mod redis;
 mod secret;
 mod settings;
+mod size;
+mod telemetry;
 mod tokens;
 mod usage;
 mod variables;

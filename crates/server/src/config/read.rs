@@ -11,12 +11,12 @@ use tidegate::rules::{DenialAnswer, OnStoreFailure, RuleSettings};
 use tidegate::{Attributes, Micros};
 
 use crate::memory_limit::default_max_memory;
-use crate::otlp::parse_otlp_url;
 
+use super::size::{activity_memory, at_least_1_mib};
+use super::telemetry::{log, otlp};
 use super::{
-    ActivityMode, Config, LogSettings, OtlpSettings, Overrides, SETTINGS, TlsFiles, access_log,
-    counters, envoy_ratelimit, gateway, identify, record, redis, secret, settings, tokens,
-    variables,
+    ActivityMode, Config, Overrides, SETTINGS, TlsFiles, access_log, counters, envoy_ratelimit,
+    gateway, identify, record, redis, secret, settings, tokens, variables,
 };
 
 const THROTTLE: &str = "throttle_on_store_failure";
@@ -315,46 +315,6 @@ fn address_or_off(text: &str) -> Result<Option<SocketAddr>, String> {
     address.map_err(|problem| format!("{problem}, or `off`"))
 }
 
-fn activity_memory(text: &str) -> Result<usize, String> {
-    size(text, 1, ", or `activity: off`")
-}
-
-fn at_least_1_mib(text: &str) -> Result<usize, String> {
-    size(text, 1, "")
-}
-
-/// A size of at least `least` MiB. `or` names the alternative, for the message.
-fn size(text: &str, least: usize, or: &str) -> Result<usize, String> {
-    let bytes = bytes_of(text).and_then(|bytes| usize::try_from(bytes).ok());
-    match bytes {
-        Some(bytes) if bytes >= least << 20 => Ok(bytes),
-        Some(_) => Err(format!(
-            "`{text}` is too little; write at least `{least}MiB`{or}"
-        )),
-        None => Err(format!(
-            "`{text}` is not a size; write for example `64MiB` or `1GiB`"
-        )),
-    }
-}
-
-/// `64MiB`, with `B`, `kB`, `KiB`, `MB`, `GB` and `GiB` too.
-pub(super) fn bytes_of(text: &str) -> Option<u64> {
-    let text = text.trim_end();
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let unit = match unit.trim_start() {
-        "B" => 1,
-        "kB" | "KB" => 1_000,
-        "KiB" => 1 << 10,
-        "MB" => 1_000_000,
-        "MiB" => 1 << 20,
-        "GB" => 1_000_000_000,
-        "GiB" => 1 << 30,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(unit)
-}
-
 pub(super) fn span(text: &str) -> Result<Micros, String> {
     text.parse()
         .map_err(|error: tidegate::LimitError| error.to_string())
@@ -448,57 +408,5 @@ pub(super) fn need_both(fields: &Fields<'_>, [one, other]: [&str; 2], problems: 
             let message = format!("this goes together with `{lacking}`; give both");
             problems.error(&node.place, &spot, message);
         }
-    }
-}
-
-fn otlp(fields: &Fields<'_>, problems: &mut Problems) -> Option<OtlpSettings> {
-    let url = fields.parsed("otlp", parse_otlp_url, problems);
-    let sampling = setting(fields, "otlp_sampling", share, problems);
-    Some(OtlpSettings {
-        url: url?,
-        sampling: sampling?,
-    })
-}
-
-/// A number from 0 to 1.
-fn share(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok();
-    let share = number.filter(|number| (0.0..=1.0).contains(number));
-    share.ok_or_else(|| {
-        format!("`{text}` is not a share; write a number from 0 to 1, such as `0.01`")
-    })
-}
-
-fn log(fields: &Fields<'_>, problems: &mut Problems) -> Option<LogSettings> {
-    let formats = [("text", false), ("json", true)];
-    let json = word(fields, "log_format", &formats, problems);
-    let level = setting(fields, "log_level", log_level, problems);
-    Some(LogSettings {
-        json: json?,
-        level: level?,
-    })
-}
-
-/// A level, or directives that each name a target and a level. Any other word would be read as a target and
-/// silence everything else.
-fn log_level(text: &str) -> Result<String, String> {
-    const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
-    let refused = |part: &str| {
-        format!(
-            "`{part}` is not a log level; write one of `error`, `warn`, `info`, `debug`, `trace` and `off`, or levels by target such as `info,tidegate_server=debug`"
-        )
-    };
-    let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
-    for directive in text.split(',').map(str::trim) {
-        let level = directive
-            .rsplit_once('=')
-            .map_or(directive, |(_, level)| level.trim());
-        if !is_level(level) {
-            return Err(refused(directive));
-        }
-    }
-    match text.parse::<tracing_subscriber::filter::Targets>() {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(format!("{}: {error}", refused(text))),
     }
 }

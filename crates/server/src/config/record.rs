@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use tidegate::document::{Entry, Fields, Node, Problems, Spot, Value};
 use tidegate::rules::KeyShare;
 
-use super::read::{attribute_name, bytes_of, number, setting};
+use super::read::{attribute_name, number, setting};
 use super::settings::{RECORD, ROTATE};
+use super::size::bytes_of;
 
 /// The smallest size at which a file is rotated: room for a header and some lines.
 const LEAST: u64 = 1 << 10;

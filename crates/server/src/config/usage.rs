@@ -11,8 +11,9 @@ use tidegate_usage::{
 };
 
 use super::Overrides;
-use super::read::{TakenField, bytes_of, number, setting, word};
+use super::read::{TakenField, number, setting, word};
 use super::settings::{ESTIMATE, OWN_FORM, SET_HEADER};
+use super::size::bytes_of;
 use super::tokens::token_in_file;
 
 /// How language models are read at the gateway. Validated.
