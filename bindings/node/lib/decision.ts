@@ -29,29 +29,30 @@ export class Decision {
   readonly delay: number
   /** What is held under a concurrency limit, until it is released; else `null`. */
   readonly permit: HeldPermit | null
-  readonly #chargedAt: number
+  /** When it was decided, in microseconds. */
+  readonly #at: number
   readonly #describer: Describer | null
+  /** The numbers of all outcomes, if there is more than one. */
   readonly #outcomes: ArrayLike<number> | null
 
-  /** @internal */
-  constructor(describer: Describer | null, code: number, outcomes: ArrayLike<number> | null, source: ArrayLike<number>, permit: HeldPermit | null) {
-    const at = (code >>> 1) * OUTCOME_NUMBERS
-    this.allowed = (code & 1) === 1
-    this.limit = source[at + 1]!
-    this.remaining = source[at + 2]!
-    const retry = source[at + 3]!
+  /**
+   * `source` has the numbers of the outcome that decided, from `from` on. A decision is made for each request: short
+   * enough to be compiled into what calls it.
+   *
+   * @internal
+   */
+  constructor(describer: Describer | null, allowed: boolean, source: ArrayLike<number>, from: number, outcomes: ArrayLike<number> | null, permit: HeldPermit | null) {
+    const retry = source[from + 3]!
+    this.allowed = allowed
+    this.limit = source[from + 1]!
+    this.remaining = source[from + 2]!
     this.retryAfter = retry < 0 ? null : retry / 1e6
-    this.resetAt = source[at + 4]! / 1e6
-    this.delay = (code & 1) === 1 ? source[at + 5]! / 1e6 : 0
+    this.resetAt = source[from + 4]! / 1e6
+    this.delay = !allowed ? 0 : (outcomes === null ? source[from + 5]! : longestDelay(outcomes)) / 1e6
     this.permit = permit
-    this.#chargedAt = source[at + 6]! / 1e3
+    this.#at = source[from + 6]!
     this.#describer = describer
     this.#outcomes = outcomes
-    if (outcomes !== null && this.allowed) {
-      for (let index = 5; index < outcomes.length; index += OUTCOME_NUMBERS) {
-        this.delay = Math.max(this.delay, outcomes[index]! / 1e6)
-      }
-    }
   }
 
   /**
@@ -65,18 +66,25 @@ export class Decision {
 
   /** @internal */
   get [chargedAt](): number {
-    return this.#chargedAt
+    return this.#at / 1e3
   }
 
   #numbers(): number[] {
     const retry = this.retryAfter === null ? -1 : this.retryAfter * 1e6
-    return [Number(this.allowed), this.limit, this.remaining, retry, this.resetAt * 1e6, this.delay * 1e6, this.#chargedAt * 1e3]
+    return [Number(this.allowed), this.limit, this.remaining, retry, this.resetAt * 1e6, this.delay * 1e6, this.#at]
   }
+}
+
+/** A request that is allowed by all limits is held for the longest of their delays. */
+function longestDelay(outcomes: ArrayLike<number>): number {
+  let delay = 0
+  for (let index = 5; index < outcomes.length; index += OUTCOME_NUMBERS) delay = Math.max(delay, outcomes[index]!)
+  return delay
 }
 
 /** The decision whose outcomes were written last. */
 export function readDecision(describer: Describer, count: number, code: number, permit: HeldPermit | null): Decision {
   settleBuffers()
   const outcomes = count === 1 ? null : numbers.slice(0, count * OUTCOME_NUMBERS)
-  return new Decision(describer, code, outcomes, numbers, permit)
+  return new Decision(describer, (code & 1) === 1, numbers, (code >>> 1) * OUTCOME_NUMBERS, outcomes, permit)
 }

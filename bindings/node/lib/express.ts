@@ -120,6 +120,7 @@ export class TidegateStore {
       })
     }
     if (!this.#isCounted) return undefined
+    if (this.#windows !== undefined) return this.#windows.find(name, this.#windowMs, now)
     this.#counters.peek(name, this.#limit, this.#windowMs, now)
     const { used, resetTime } = this.#counters
     return used === 0 ? undefined : { totalHits: used, resetTime }

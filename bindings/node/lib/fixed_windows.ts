@@ -13,7 +13,7 @@ export interface OpenWindow {
   resetTime: Date
 }
 
-/** Counts keys in windows. Keys whose window is over are forgotten two windows later, without a timer. */
+/** Counts keys in windows. Keys whose window is over are forgotten two of the longest windows later, without a timer. */
 export class FixedWindows implements KeyCounters {
   readonly algorithm = 'fixed_window'
   readonly countsDenied = true
@@ -26,6 +26,7 @@ export class FixedWindows implements KeyCounters {
   #current = new Map<string, OpenWindow>()
   #previous = new Map<string, OpenWindow>()
   #turnsAt = 0
+  #longestMs = 0
 
   constructor(maxKeys = MAX_KEYS) {
     this.#maxKeys = maxKeys
@@ -34,16 +35,23 @@ export class FixedWindows implements KeyCounters {
   /** Counts a request, and returns the window of its key. */
   hit(key: string, windowMs: number, now: number): OpenWindow {
     let open = this.#current.get(key)
+    if (windowMs > this.#longestMs) this.#longestMs = windowMs
     if (open === undefined) open = this.#bring(key, windowMs, now)
     const age = now - open.openedAt
     // A clock that was set back far opens a new window, too.
-    if (age >= windowMs || age < -windowMs || open.totalHits === 0) {
+    if (age >= windowMs || age < -windowMs) {
       open.totalHits = 0
       open.openedAt = now
       open.resetTime = new Date(now + windowMs)
     }
     open.totalHits += 1
     return open
+  }
+
+  /** The window of a key that is not over; nothing if there is none. */
+  find(key: string, windowMs: number, now: number): OpenWindow | undefined {
+    const open = this.#current.get(key) ?? this.#previous.get(key)
+    return open === undefined || now - open.openedAt >= windowMs ? undefined : open
   }
 
   charge(key: string, limit: number, windowMs: number, now: number): boolean {
@@ -53,8 +61,8 @@ export class FixedWindows implements KeyCounters {
   }
 
   peek(key: string, limit: number, windowMs: number, now: number): boolean {
-    const open = this.#current.get(key) ?? this.#previous.get(key)
-    if (open === undefined || now - open.openedAt >= windowMs) {
+    const open = this.find(key, windowMs, now)
+    if (open === undefined) {
       this.used = 0
       return true
     }
@@ -91,7 +99,7 @@ export class FixedWindows implements KeyCounters {
     if (now >= this.#turnsAt || this.#current.size >= this.#maxKeys) {
       this.#previous = this.#current
       this.#current = new Map()
-      this.#turnsAt = now + windowMs
+      this.#turnsAt = now + this.#longestMs
     }
     const open = this.#previous.get(key) ?? { totalHits: 0, openedAt: now, resetTime: new Date(now + windowMs) }
     this.#previous.delete(key)

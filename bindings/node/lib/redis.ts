@@ -253,7 +253,7 @@ export class RedisLimiter {
     if (this.#onStoreFailure === 'throw' || !(error instanceof StoreError)) throw error
     const isAllowed = this.#onStoreFailure === 'allow'
     const now = Date.now() * 1e3
-    return new Decision(null, Number(isAllowed), null, [Number(isAllowed), 0, 0, isAllowed ? 0 : 1e6, now, 0, now], null)
+    return new Decision(null, isAllowed, [Number(isAllowed), 0, 0, isAllowed ? 0 : 1e6, now, 0, now], 0, null, null)
   }
 
   async #unlessFailed<T>(call: () => Promise<T>): Promise<T | undefined> {

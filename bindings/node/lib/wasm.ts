@@ -54,8 +54,8 @@ export const wasm = new WebAssembly.Instance(compiled, {}).exports as unknown as
 
 const encoder = new TextEncoder()
 const decoder = new TextDecoder()
-/** Shorter texts are written here: a call of the encoder takes longer. */
-const SHORT = 48
+/** Texts up to this length are written here: a call of the encoder takes longer. */
+const SHORT = 16
 let capacity = 4096
 let outcomeCount = 4
 let input!: Uint8Array<ArrayBuffer>
@@ -95,13 +95,13 @@ export function write(text: string): number {
   const length = text.length
   if (length <= SHORT) {
     const bytes = input
-    let index = 0
-    for (; index < length; index++) {
+    let all = 0
+    for (let index = 0; index < length; index++) {
       const unit = text.charCodeAt(index)
-      if (unit > 127) break
       bytes[index] = unit
+      all |= unit
     }
-    if (index === length) return length
+    if (all < 128) return length
   }
   if (length * 3 > capacity) {
     capacity = length * 3

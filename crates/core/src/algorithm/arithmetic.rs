@@ -34,6 +34,9 @@ impl Divisor {
     /// Whole part and remainder of `dividend` over this.
     #[inline]
     pub fn div_rem(self, dividend: u64) -> (u64, u64) {
+        if !HAS_WIDE_PRODUCTS {
+            return (dividend / self.divisor, dividend % self.divisor);
+        }
         // The estimate is right, or too small by one.
         let estimate = high_half(dividend, self.reciprocal);
         let rest = dividend - estimate * self.divisor;
@@ -47,7 +50,7 @@ impl Divisor {
     /// Whole part and remainder of `a * b` over this. A whole part beyond `u64` becomes `u64::MAX`.
     #[inline]
     pub fn mul_div(self, a: u64, b: u64) -> (u64, u64) {
-        match a.checked_mul(b) {
+        match product(a, b) {
             Some(product) => self.div_rem(product),
             None => self.wide_div_rem(u128::from(a) * u128::from(b)),
         }
@@ -56,9 +59,12 @@ impl Divisor {
     /// `(a * b + c)` over this, rounded up; beyond `u64` it becomes `u64::MAX`.
     #[inline]
     pub fn mul_add_div_ceil(self, a: u64, b: u64, c: u64) -> u64 {
-        let Some(sum) = a.checked_mul(b).and_then(|product| product.checked_add(c)) else {
+        let Some(sum) = product(a, b).and_then(|product| product.checked_add(c)) else {
             return self.wide_div_ceil(u128::from(a) * u128::from(b) + u128::from(c));
         };
+        if !HAS_WIDE_PRODUCTS {
+            return sum.div_ceil(self.divisor);
+        }
         // The estimate is right, or too small by one.
         let estimate = high_half(sum, self.reciprocal);
         let rest = sum - estimate * self.divisor;
@@ -80,6 +86,20 @@ impl Divisor {
         let rest = u64::try_from(dividend % divisor).unwrap_or(u64::MAX);
         (whole, rest)
     }
+}
+
+/// Whether processors multiply words to twice their length. Elsewhere that is the call of a function, and a division is
+/// faster than a reciprocal.
+const HAS_WIDE_PRODUCTS: bool = cfg!(target_pointer_width = "64");
+
+/// A product, if it fits into a word.
+#[inline]
+fn product(a: u64, b: u64) -> Option<u64> {
+    let is_short = |word: u64| u32::try_from(word).is_ok();
+    if !HAS_WIDE_PRODUCTS && is_short(a) && is_short(b) {
+        return Some(a * b);
+    }
+    a.checked_mul(b)
 }
 
 #[inline]

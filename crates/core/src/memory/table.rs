@@ -351,7 +351,13 @@ fn next_size(capacity: usize) -> usize {
 )]
 #[inline]
 fn home_among(home: u64, capacity: usize) -> usize {
-    ((u128::from(home) * capacity as u128) >> 64) as usize
+    if cfg!(target_pointer_width = "64") {
+        return ((u128::from(home) * capacity as u128) >> 64) as usize;
+    }
+    // By halves: there are no wide products, and a capacity is a short word.
+    let (high, low) = (home >> 32, home & u64::from(u32::MAX));
+    let capacity = capacity as u64;
+    ((high * capacity + ((low * capacity) >> 32)) >> 32) as usize
 }
 
 /// The smallest home whose probe begins at `index`.
