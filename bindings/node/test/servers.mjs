@@ -27,9 +27,10 @@ async function listening(port, child, name) {
   }
 }
 
-async function start(test, name, program, argumentsFor, options = {}) {
+/** Starts a program that listens on a port, which its arguments or its environment say. */
+export async function start(test, name, program, argumentsFor, { env = () => process.env, ...options } = {}) {
   const port = await freePort()
-  const child = spawn(program, argumentsFor(port), { stdio: ['ignore', 'ignore', 'inherit'], ...options })
+  const child = spawn(program, argumentsFor(port), { stdio: ['ignore', 'ignore', 'inherit'], env: env(port), ...options })
   child.once('error', (error) => { throw new Error(`${name} is needed for this test: ${error.message}`) })
   test.after(() => child.kill('SIGKILL'))
   await listening(port, child, name)
@@ -51,7 +52,7 @@ export async function startTidegate(test, rules, settings = {}) {
     'tidegate',
     process.env.TIDEGATE_PROGRAM ?? 'tidegate',
     (port) => ['serve', '--rules', join(folder, 'rules.yaml'), '--http', `127.0.0.1:${port}`, '--log-level', 'error'],
-    { cwd: folder, env: { ...process.env, TIDEGATE_GRPC: 'off', ...settings } },
+    { cwd: folder, env: () => ({ ...process.env, TIDEGATE_GRPC: 'off', ...settings }) },
   )
   return `http://127.0.0.1:${port}`
 }
