@@ -45,6 +45,7 @@ fn outcome(numbers: &[f64; OUTCOME_NUMBERS]) -> Outcome {
         allowed: is_allowed,
         limit: whole(limit),
         remaining: whole(remaining),
+        exceeded: 0,
         retry: match is_allowed {
             true => Retry::Now,
             false if retry < 0.0 => Retry::Never,
@@ -53,6 +54,7 @@ fn outcome(numbers: &[f64; OUTCOME_NUMBERS]) -> Outcome {
         reset_at: Timestamp::from_micros(whole(reset_at)),
         delay: Micros::new(whole(delay)),
         at: Timestamp::from_micros(whole(at)),
+        is_remembered: false,
     }
 }
 

@@ -66,6 +66,7 @@ impl PyDecision {
             allowed: is_allowed,
             limit: limit.capacity(),
             remaining: if is_allowed { limit.capacity() } else { 0 },
+            exceeded: 0,
             retry: if is_allowed {
                 Retry::Now
             } else {
@@ -74,6 +75,7 @@ impl PyDecision {
             reset_at: now,
             delay: Micros::ZERO,
             at: now,
+            is_remembered: false,
         };
         let outcomes = limits.iter().map(outcome).collect();
         Self {

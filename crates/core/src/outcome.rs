@@ -15,6 +15,9 @@ pub struct Outcome {
     pub limit: u64,
     /// The largest cost that would be allowed at this instant, after this request.
     pub remaining: u64,
+    /// By how much what is used exceeds the quota, after this request: of a fixed window that was charged
+    /// [in full](crate::Scope::charged_in_full), or whose limit was lowered. Zero of every other limit.
+    pub exceeded: u64,
     /// When this same request would be allowed, if no other request came.
     pub retry: Retry,
     /// The first instant at which `remaining` is whole again, if no other request came.
@@ -24,6 +27,8 @@ pub struct Outcome {
     /// The instant as of which the limit decided: the request's own, or the latest change of the
     /// state if that is later. A give-back names it.
     pub at: Timestamp,
+    /// Whether it denies by an earlier answer that still holds: the store was not asked again.
+    pub is_remembered: bool,
 }
 
 /// When a request may be tried again.
@@ -64,6 +69,13 @@ impl Outcome {
         }
     }
 
+    /// What is used of the quota after this request, also beyond it.
+    pub fn used(&self) -> u64 {
+        self.limit
+            .saturating_sub(self.remaining)
+            .saturating_add(self.exceeded)
+    }
+
     /// Whether this outcome speaks for a request rather than an earlier one: of two that deny, if its wait is longer; of
     /// two that allow, if less remains, or as much and for a longer time. A denial always does rather than what is
     /// allowed.
@@ -83,6 +95,7 @@ impl Outcome {
     pub(crate) fn with_remaining_of(self, untouched: Self) -> Self {
         Self {
             remaining: untouched.remaining,
+            exceeded: untouched.exceeded,
             reset_at: untouched.reset_at,
             ..self
         }
@@ -168,10 +181,12 @@ mod tests {
             allowed: true,
             limit: 10,
             remaining,
+            exceeded: 0,
             retry: Retry::Now,
             reset_at: NOW + Micros::from_seconds(reset),
             delay: Micros::ZERO,
             at: NOW,
+            is_remembered: false,
         }
     }
 

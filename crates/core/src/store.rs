@@ -69,7 +69,7 @@ pub trait RemoteStore: Send + Sync + 'static {
     fn adjust<'a>(&'a self, adjustment: &'a Adjustment<'a>) -> StoreFuture<'a, AdjustedCharges>;
 
     /// Charges costs that are known only afterwards, without asking: as much of each as fits into a
-    /// full quota. `allowed` in an outcome says whether all of it did; if not, `retry` is how long the rest of it would
+    /// full quota, or all of it where the scope is [charged in full](Scope::charged_in_full). `allowed` in an outcome says whether all of it fitted; if not, `retry` is how long the rest of it would
     /// have had to wait. Concurrency has nothing to settle and only answers.
     fn settle<'a>(&'a self, request: &'a Request<'a>) -> StoreFuture<'a, Outcomes>;
 

@@ -4,14 +4,15 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 use prost::Message;
-use tidegate::headers::HeaderSettings;
 use tidegate::rules::{FrontEnd, RuleSet};
 use tidegate::{Gate, ManualClock, MemoryStore, Timestamp};
 use tidegate_codec::CodecError;
 use tidegate_codec::grpc::proto::health::HealthCheckRequest;
 use tidegate_codec::grpc::proto::rate_limit::{LimitCode, RateLimitRequest, RateLimitResponse};
 use tidegate_codec::grpc::proto::reflection::ServerReflectionRequest;
-use tidegate_codec::grpc::{MessageBuffer, RateLimitAnswer, RateLimitCall, decode, parts};
+use tidegate_codec::grpc::{
+    AnswerSettings, MessageBuffer, RateLimitAnswer, RateLimitCall, decode, parts,
+};
 
 /// How many keys the store of a check holds.
 const KEYS: usize = 1_024;
@@ -94,7 +95,7 @@ fn reads_as_written<M: Message + Default + PartialEq + Debug>(bytes: &Bytes) -> 
 
 /// The answer is a message of Envoy with a status for each descriptor, and allows what was decided.
 fn decide(asked: &RateLimitCall<'_>, rules: RuleSet) {
-    let Ok(parts) = parts(asked, rules.is_by_descriptors()) else {
+    let Ok(parts) = parts(asked, rules.descriptor_units()) else {
         return;
     };
     assert_eq!(parts.len(), asked.descriptors());
@@ -113,7 +114,7 @@ fn decide(asked: &RateLimitCall<'_>, rules: RuleSet) {
         parts: &parts,
         decisions,
     };
-    let framed = answer.framed(HeaderSettings::default());
+    let framed = answer.framed(&AnswerSettings::default());
     let (messages, error) = taken(&framed, framed.len());
     assert_eq!((messages.len(), error), (1, None));
     let response: Result<RateLimitResponse, CodecError> = decode(messages[0].clone());

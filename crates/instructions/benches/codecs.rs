@@ -132,7 +132,7 @@ fn grpc_decode(frame: Bytes) -> Bytes {
         let message = arrived.take().unwrap().unwrap();
         let asked = RateLimitCall::read(&message).unwrap();
         let mut parts = grpc::Parts::new();
-        grpc::add_parts(&mut parts, &asked, false).unwrap();
+        grpc::add_parts(&mut parts, &asked, None).unwrap();
         black_box(&parts);
     }
     frame
@@ -148,7 +148,7 @@ struct DecidedCall {
 
 fn grpc_decided() -> DecidedCall {
     let (gate, asked) = (gate(), RateLimitCall::of(Box::leak(Box::new(call()))));
-    let parts = grpc::parts(&asked, false).unwrap().into_vec();
+    let parts = grpc::parts(&asked, None).unwrap().into_vec();
     let decided = gate.try_decide_by(&gate.rules(), FrontEnd::Grpc, &parts[..]);
     let decisions = decided.unwrap().into_decisions();
     DecidedCall {

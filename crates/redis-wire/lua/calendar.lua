@@ -15,14 +15,15 @@ function calendar.elapsed_in(span, at)
   return at % span
 end
 
--- The clock-aligned window that holds `at`: its first instant, and the first after it.
-function calendar.around(window, at)
+-- The clock-aligned window that holds `at`: its first instant, and the first after it. With `from_epoch`, weeks are
+-- counted from the epoch, too.
+function calendar.around(window, at, from_epoch)
   if window == 'month' then
     return module('months').around_month(at)
   elseif window == 'year' then
     return module('months').around_year(at)
   end
-  local elapsed = calendar.elapsed_in(window, at)
+  local elapsed = from_epoch and at % window or calendar.elapsed_in(window, at)
   return minus(at, elapsed), plus(at, window - elapsed)
 end
 

@@ -2,7 +2,8 @@
 -- Mirror of crates/core/src/algorithm/fixed_window.rs: same names, same order. What the most common
 -- charges need is in fixed_window_admit.lua.
 --
--- limit: count, window, from_first (whether the first request opens the window)
+-- limit: count, window, from_first (whether the first request opens the window), from_epoch (whether weeks, too, are
+-- counted from the epoch)
 -- state: opened_at, changed_at, used
 
 local fixed_window = module('fixed_window_admit')
@@ -29,7 +30,7 @@ local function present(limit, state, now)
   if limit.from_first then
     opened_at = minus(state.opened_at, by)
   else
-    opened_at = calendar.around(limit.window, now)
+    opened_at = calendar.around(limit.window, now, limit.from_epoch)
   end
   return { opened_at = opened_at, changed_at = now, used = state.used }
 end
@@ -62,7 +63,10 @@ function fixed_window.decide(limit, state, cost, now)
     next = { opened_at = opened_at, changed_at = at, used = used }
   end
   local reset_at = used == 0 and now or ends_at
-  return outcome_of(allowed, retry, limit.count, used, reset_at, at), next
+  local outcome = outcome_of(allowed, retry, limit.count, used, reset_at, at)
+  -- Below zero: by how much the limit is exceeded.
+  outcome[REMAINING] = limit.count - used
+  return outcome, next
 end
 
 -- Adds a cost that is known only afterwards, up to the limit.
@@ -72,6 +76,18 @@ function fixed_window.settle(limit, state, cost, now)
   local opened_at, _, used = current(limit, state, at)
   cost = min(cost, minus(limit.count, used))
   return { opened_at = opened_at, changed_at = at, used = used + cost }
+end
+
+-- Adds a cost that was spent already, all of it, also beyond the limit. A window that the first request opens takes
+-- what fits.
+function fixed_window.settle_in_full(limit, state, cost, now)
+  if limit.from_first then
+    return fixed_window.settle(limit, state, cost, now)
+  end
+  state = present(limit, state, now)
+  local at = max(now, state.changed_at)
+  local opened_at, _, used = current(limit, state, at)
+  return { opened_at = opened_at, changed_at = at, used = plus(used, cost) }
 end
 
 -- Takes back `cost` if the window in which it was charged, as of `charged_at`, is still open.

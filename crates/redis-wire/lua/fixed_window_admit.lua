@@ -13,7 +13,7 @@ local function window_at(limit, opened_at, used, at)
       starts_at, ends_at = at, plus(at, limit.window)
     end
   else
-    starts_at, ends_at = around(limit.window, at)
+    starts_at, ends_at = around(limit.window, at, limit.from_epoch)
   end
   return starts_at, opened_at == starts_at and used or 0, ends_at
 end

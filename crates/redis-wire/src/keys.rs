@@ -257,8 +257,12 @@ fn write_shape(limit: &Limit, name: &mut String) {
             window(name, if is_leaky { "lb" } else { "tb" }, &form.window());
         }
         Form::FixedWindow(form) => {
-            let from_first = form.anchor() == Anchor::FirstRequest;
-            window(name, if from_first { "fwf" } else { "fw" }, &form.window());
+            let kind = match form.anchor() {
+                Anchor::Clock => "fw",
+                Anchor::FirstRequest => "fwf",
+                Anchor::Epoch => "fwe",
+            };
+            window(name, kind, &form.window());
         }
         Form::SlidingCounter(form) => window(name, "swc", &form.window()),
         Form::SlidingLog(form) => window(name, "log", &form.window()),

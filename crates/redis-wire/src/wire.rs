@@ -51,6 +51,7 @@ enum Op {
     Peek,
     Preview,
     Settle,
+    SettleInFull,
     Adjust,
     Lease,
     Return,
@@ -175,11 +176,18 @@ impl LuaStep {
         Self::new(Op::Preview, plan)
     }
 
-    /// Charges what is known only afterwards.
+    /// Charges what is known only afterwards; all of it, also beyond the limits, if that is how all scopes of the plan
+    /// are charged.
     pub fn settle(plan: &Plan<'_>) -> Self {
+        let mut scopes = plan.charges.iter().map(|planned| planned.charge.scope);
+        let op = if scopes.all(Scope::is_charged_in_full) {
+            Op::SettleInFull
+        } else {
+            Op::Settle
+        };
         Self {
             id: None,
-            ..Self::new(Op::Settle, plan)
+            ..Self::new(op, plan)
         }
     }
 

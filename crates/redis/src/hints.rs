@@ -91,6 +91,7 @@ impl Hints {
         };
         Some(Outcome {
             retry,
+            is_remembered: true,
             ..denial.outcome
         })
     }
@@ -167,7 +168,7 @@ impl Hints {
         let hint = part.old.remove(&name).filter(|_| young.is_none());
         let hint = young.or(hint)?;
         drop(part);
-        let used = hint.outcome.limit.saturating_sub(hint.outcome.remaining);
+        let used = hint.outcome.used();
         let whole = hint.outcome.reset_at.since(hint.outcome.at).get();
         let passed = Micros::from(hint.times.elapsed()).get();
         if passed >= whole {
@@ -260,10 +261,12 @@ mod tests {
             allowed: false,
             limit: 10,
             remaining: 2,
+            exceeded: 0,
             retry: Retry::After(Micros::new(wait)),
             reset_at: at + Micros::MINUTE,
             delay: Micros::ZERO,
             at,
+            is_remembered: false,
         }
     }
 

@@ -6,6 +6,7 @@ use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::{DenialAnswer, FrontEnd, Mode, OnStoreFailure, Rule};
 use tidegate::{Attributes, Decision, Gate};
+use tidegate_codec::grpc::AnswerSettings;
 use tidegate_gateway::ReadyCheck;
 use tidegate_identity::Identity;
 use tidegate_listen::Drain;
@@ -46,6 +47,8 @@ pub(crate) struct Decider {
     /// How `%2f` in the path of a proxied request is read. `None` refuses such paths.
     pub(crate) encoded_slashes: Option<EncodedSlashes>,
     pub(crate) headers: HeaderSettings,
+    /// What answers to Envoy have besides the decision.
+    pub(crate) answers: AnswerSettings,
     /// What denied clients get, if it is not the usual answer.
     denied: Option<DenialAnswer>,
     pub(crate) trust_timestamps: bool,
@@ -77,6 +80,10 @@ impl Decider {
             untrusted_proxies: UntrustedProxies::new(),
             encoded_slashes: config.encoded_slashes,
             headers: config.headers,
+            answers: AnswerSettings {
+                headers: config.headers,
+                ..AnswerSettings::default()
+            },
             denied: config.denied.clone(),
             trust_timestamps: config.trust_timestamps,
             throttle_on_failure: config.throttle_on_store_failure,
@@ -154,7 +161,11 @@ impl Decider {
 }
 
 fn works_without_store(rule: &Rule) -> bool {
-    rule.on_store_failure() != OnStoreFailure::Deny || rule.mode() == Mode::Shadow
+    let stops = matches!(
+        rule.on_store_failure(),
+        OnStoreFailure::Deny | OnStoreFailure::Error
+    );
+    !stops || rule.mode() == Mode::Shadow
 }
 
 #[cfg(test)]

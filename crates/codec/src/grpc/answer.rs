@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use prost::Message as _;
-use tidegate::gate::{self, Decision, Decisions, Part};
-use tidegate::headers::HeaderSettings;
+use tidegate::gate::{Decision, Decisions, LimitOutcome, Part};
 use tidegate::rules::RuleSet;
 use tidegate::{Micros, Outcome, Window};
 
+use super::answer_settings::{AnswerSettings, EnvoyHeaders, MetadataCalls};
 use super::call::{CallDescriptor, RateLimitCall};
 use super::metadata;
 use super::proto::rate_limit::{LimitCode, Unit};
@@ -29,64 +29,161 @@ pub struct RateLimitAnswer<'a, 'p> {
     pub decisions: &'a Decisions,
 }
 
+/// The status of one descriptor.
+struct StatusFields<'d> {
+    is_allowed: bool,
+    limit: Option<WrittenLimit<'d>>,
+    remaining: u32,
+    /// None if waiting cannot help.
+    wait: Option<Micros>,
+}
+
+/// A limit as it is written: requests per unit of time, if there is a unit for it.
+struct WrittenLimit<'d> {
+    count: u32,
+    unit: i32,
+    name: &'d str,
+}
+
 impl RateLimitAnswer<'_, '_> {
     /// The `RateLimitResponse` that answers the call, with its prefix. Written directly: as a message it would first
     /// be built of a dozen allocations, and measured twice.
-    pub fn framed(&self, settings: HeaderSettings) -> Bytes {
+    pub fn framed(&self, settings: &AnswerSettings) -> Bytes {
         let mut out = MessageWriter::new();
-        out.number(1, code(self.decisions.is_allowed()));
-        let asked = self.parts.iter().zip(&self.asked.descriptors);
-        for (decision, (part, asked)) in self.decisions.iter().zip(asked) {
-            out.message(2, |out| self.status(out, decision, part, asked));
+        let is_let_pass = settings.shadow && self.rules.is_by_descriptors();
+        let is_allowed = is_let_pass || self.decisions.is_allowed();
+        out.number(1, code(is_allowed));
+        for status in self.statuses() {
+            out.message(2, |out| write_status(out, &status));
         }
-        let (text, values) = self.decisions.headers(&settings).into_text();
-        for (key, value) in values {
-            header(&mut out, key, text.get(value).unwrap_or_default());
+        if let Some(names) = &settings.envoy_headers {
+            self.write_envoy_headers(&mut out, names);
         }
-        for (key, value) in self.decisions.headers_by_unit(&settings) {
-            header(&mut out, &key, &value);
-        }
-        if self.decisions.is_failed() {
-            header(&mut out, DEGRADED, "deny");
-        }
-        if let Some(reason) = self.decisions.reason() {
-            header(&mut out, REASON, reason.name());
-        }
-        if let Some(metadata) = metadata::of_quotas(self.asked, self.decisions) {
+        self.write_own_headers(&mut out, settings, is_allowed);
+        let metadata = match settings.metadata {
+            MetadataCalls::None => None,
+            MetadataCalls::OfQuotas => metadata::of_quotas(self.asked, self.decisions),
+            MetadataCalls::All => metadata::of_call(self.asked, self.decisions),
+        };
+        if let Some(metadata) = metadata {
             out.bytes(6, &metadata.encode_to_vec());
         }
         out.framed()
     }
 
-    /// The descriptor's own status, also if it is a quota and the request is allowed by another.
-    fn status(
+    fn write_own_headers(
         &self,
         out: &mut MessageWriter,
-        decision: &Decision,
-        part: &Part<'_>,
-        asked: &CallDescriptor<'_>,
+        settings: &AnswerSettings,
+        is_allowed: bool,
     ) {
-        // With descriptor rules a shadow limit is reported, as in envoyproxy/ratelimit.
-        let shadow = || {
-            let by_descriptors = self.rules.is_by_descriptors();
-            decision.limits().next().filter(|_| by_descriptors)
-        };
-        let Some(decided) = decision.headline().or_else(shadow) else {
-            let is_unlimited = part.grant.is_none() && self.rules.is_unlimited(&part.attributes);
-            out.number(1, code(true));
-            out.number(3, if is_unlimited { u32::MAX.into() } else { 0 });
+        let mut headers = settings.headers;
+        // A client that is let pass has nothing to retry.
+        headers.retry_after &= !is_allowed || self.decisions.is_allowed();
+        let (text, values) = self.decisions.headers(&headers).into_text();
+        for (key, value) in values {
+            header(out, key, text.get(value).unwrap_or_default());
+        }
+        for (key, value) in self.decisions.headers_by_unit(&headers) {
+            header(out, &key, &value);
+        }
+        if !settings.has_reasons {
+            return;
+        }
+        if self.decisions.is_failed() {
+            header(out, DEGRADED, "deny");
+        }
+        if let Some(reason) = self.decisions.reason().filter(|_| !is_allowed) {
+            header(out, REASON, reason.name());
+        }
+    }
+
+    /// The headers of envoyproxy/ratelimit: of the last descriptor that is over its limit, else of the first with the
+    /// least left.
+    fn write_envoy_headers(&self, out: &mut MessageWriter, names: &EnvoyHeaders) {
+        let mut chosen: Option<StatusFields<'_>> = None;
+        for status in self.statuses().filter(|status| status.limit.is_some()) {
+            let is_chosen = match &chosen {
+                _ if !status.is_allowed => true,
+                Some(chosen) => chosen.is_allowed && status.remaining < chosen.remaining,
+                None => true,
+            };
+            if is_chosen {
+                chosen = Some(status);
+            }
+        }
+        let Some(StatusFields {
+            limit: Some(limit),
+            remaining,
+            wait,
+            ..
+        }) = chosen
+        else {
             return;
         };
-        out.number(1, code(decision.is_allowed()));
-        out.message(2, |out| limit(out, &decided, asked));
-        let remaining = u32::try_from(decided.outcome.remaining).unwrap_or(u32::MAX);
-        out.number(3, remaining.into());
-        if let Some(wait) = until_reset(decided.outcome) {
-            out.message(4, |out| {
-                out.number(1, wait.get() / 1_000_000);
-                out.number(2, wait.get() % 1_000_000 * 1_000);
-            });
+        let seconds = whole_seconds(wait.unwrap_or(Micros::ZERO));
+        header(out, &names.limit, &limit.count.to_string());
+        header(out, &names.remaining, &remaining.to_string());
+        header(out, &names.reset, &seconds.to_string());
+    }
+
+    fn statuses(&self) -> impl Iterator<Item = StatusFields<'_>> {
+        let asked = self.parts.iter().zip(&self.asked.descriptors);
+        let both = self.decisions.iter().zip(asked);
+        both.map(|(decision, (part, asked))| self.status(decision, part, asked))
+    }
+
+    /// The descriptor's own status, also if it is a quota and the request is allowed by another.
+    fn status<'d>(
+        &self,
+        decision: &'d Decision,
+        part: &Part<'_>,
+        asked: &CallDescriptor<'_>,
+    ) -> StatusFields<'d> {
+        let by_descriptors = self.rules.is_by_descriptors();
+        // With descriptor rules a shadow limit is reported, as in envoyproxy/ratelimit.
+        let shadow = || decision.limits().next().filter(|_| by_descriptors);
+        let Some(decided) = decision.headline().or_else(shadow) else {
+            let is_unlimited = part.grant.is_none() && self.rules.is_unlimited(&part.attributes);
+            return StatusFields {
+                is_allowed: true,
+                limit: None,
+                remaining: if is_unlimited { u32::MAX } else { 0 },
+                wait: None,
+            };
+        };
+        let outcome = decided.outcome;
+        let remaining = match by_descriptors && !outcome.allowed {
+            true => 0,
+            false => outcome.remaining,
+        };
+        StatusFields {
+            is_allowed: decision.is_allowed(),
+            limit: Some(written_limit(&decided, asked)),
+            remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
+            wait: match by_descriptors {
+                true => Some(until_window_ends(&decided)),
+                false => until_reset(outcome),
+            },
         }
+    }
+}
+
+fn write_status(out: &mut MessageWriter, status: &StatusFields<'_>) {
+    out.number(1, code(status.is_allowed));
+    if let Some(limit) = &status.limit {
+        out.message(2, |out| {
+            out.number(1, limit.count.into());
+            out.number(2, enumerated(limit.unit));
+            out.text(3, limit.name);
+        });
+    }
+    out.number(3, status.remaining.into());
+    if let Some(wait) = status.wait {
+        out.message(4, |out| {
+            out.number(1, wait.get() / 1_000_000);
+            out.number(2, wait.get() % 1_000_000 * 1_000);
+        });
     }
 }
 
@@ -112,20 +209,22 @@ fn enumerated(value: i32) -> u64 {
     i64::from(value).cast_unsigned()
 }
 
-/// The limit as written in the call or in the rules: requests per unit of time, if there is a unit for it.
-fn limit(out: &mut MessageWriter, decided: &gate::LimitOutcome<'_>, asked: &CallDescriptor<'_>) {
+/// The limit as written in the call or in the rules.
+fn written_limit<'d>(decided: &LimitOutcome<'d>, asked: &CallDescriptor<'_>) -> WrittenLimit<'d> {
     let (count, unit) = if let Some(brought) = asked.limit {
         (brought.requests_per_unit, brought.unit)
     } else {
-        let rate = decided.limit.map(tidegate::Limit::rate);
+        let rate = decided.whole.map(tidegate::Limit::rate);
         let count = rate.map_or(0, |rate| rate.count);
         let window = rate.and_then(|rate| rate.window);
-        let unit = unit(window.or_else(|| decided.rule.period()));
+        let unit = unit(decided.rule.period().or(window));
         (u32::try_from(count).unwrap_or(u32::MAX), unit.into())
     };
-    out.number(1, count.into());
-    out.number(2, enumerated(unit));
-    out.text(3, decided.rule.limit_name());
+    WrittenLimit {
+        count,
+        unit,
+        name: decided.rule.limit_name(),
+    }
 }
 
 fn unit(window: Option<Window>) -> Unit {
@@ -148,6 +247,27 @@ fn until_reset(outcome: &Outcome) -> Option<Micros> {
     } else {
         outcome.retry.wait()
     }
+}
+
+/// The same by descriptors: the rest of the window, if the limit has windows of the clock. In whole seconds and never
+/// zero, because Envoy cuts fractions.
+fn until_window_ends(decided: &LimitOutcome<'_>) -> Micros {
+    let outcome = decided.outcome;
+    let ends_at = match decided.whole {
+        Some(limit) => limit.window_end(outcome.at),
+        // Of what grants nothing.
+        None => decided.rule.period().map(|unit| unit.around(outcome.at).1),
+    };
+    let wait = match ends_at {
+        Some(ends_at) => ends_at.since(outcome.at),
+        None => until_reset(outcome).unwrap_or_else(|| outcome.reset_at.since(outcome.at)),
+    };
+    Micros::from_seconds(whole_seconds(wait).max(1))
+}
+
+/// Rounded up.
+fn whole_seconds(wait: Micros) -> u64 {
+    wait.get().div_ceil(1_000_000)
 }
 
 #[cfg(test)]

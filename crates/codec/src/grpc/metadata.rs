@@ -7,25 +7,61 @@ use serde_json::{Map, Value as Json, json};
 use tidegate::gate::{Decision, Decisions};
 
 use super::call::{CallDescriptor, RateLimitCall};
+use super::proto::rate_limit::{RateLimitOverride, Unit};
 
 /// The exceeded quotas and the request; `None` if no quota applied.
 pub(super) fn of_quotas(asked: &RateLimitCall<'_>, decisions: &Decisions) -> Option<Struct> {
     if !decisions.quotas().any(|is_quota| is_quota) {
         return None;
     }
-    let numbered = decisions.iter().zip(decisions.quotas()).enumerate();
-    let exceeded = numbered.filter(|(_, (decision, is_quota))| *is_quota && decision.is_denied());
-    let exceeded: Vec<usize> = exceeded.map(|(number, _)| number).collect();
     let both = asked.descriptors.iter().zip(decisions.iter());
-    let descriptors: Vec<Json> = both
-        .map(|(asked, decision)| descriptor(asked, decision))
-        .collect();
+    let descriptors = both.map(|(asked, decision)| {
+        let mut fields = descriptor(asked);
+        if let Some(metadata) = metadata_of(decision) {
+            fields["metadata"] = metadata.clone();
+        }
+        fields
+    });
     let mut fields = json!({
         "domain": asked.domain,
         "quotaModeEnabled": true,
-        "quotaModeViolations": exceeded,
-        "descriptors": descriptors,
+        "quotaModeViolations": exceeded_quotas(decisions),
+        "descriptors": descriptors.collect::<Vec<_>>(),
     });
+    add_common(&mut fields, asked, decisions);
+    encoded(fields)
+}
+
+/// The request, and the metadata of the limits that are not exceeded, in the form of envoyproxy/ratelimit; the exceeded
+/// quotas, if any applied.
+pub(super) fn of_call(asked: &RateLimitCall<'_>, decisions: &Decisions) -> Option<Struct> {
+    let descriptors = asked.descriptors.iter().map(|asked| {
+        let mut fields = descriptor(asked);
+        if let Some(limit) = asked.limit {
+            fields["limit"] = json!(limit_text(limit));
+        }
+        fields
+    });
+    let mut fields = json!({
+        "domain": asked.domain,
+        "descriptors": descriptors.collect::<Vec<_>>(),
+    });
+    if decisions.quotas().any(|is_quota| is_quota) {
+        fields["quotaModeViolations"] = json!(exceeded_quotas(decisions));
+    }
+    add_common(&mut fields, asked, decisions);
+    encoded(fields)
+}
+
+/// The numbers of the descriptors whose quota is exceeded.
+fn exceeded_quotas(decisions: &Decisions) -> Vec<usize> {
+    let numbered = decisions.iter().zip(decisions.quotas()).enumerate();
+    let exceeded = numbered.filter(|(_, (decision, is_quota))| *is_quota && decision.is_denied());
+    exceeded.map(|(number, _)| number).collect()
+}
+
+/// Adds the hits of the call, and the metadata of the limits that are not exceeded.
+fn add_common(fields: &mut Json, asked: &RateLimitCall<'_>, decisions: &Decisions) {
     if asked.hits_addend > 0 {
         fields["hitsAddend"] = json!(asked.hits_addend);
     }
@@ -38,14 +74,17 @@ pub(super) fn of_quotas(asked: &RateLimitCall<'_>, decisions: &Decisions) -> Opt
     if !available.is_empty() {
         fields["metadata"] = Json::Object(available);
     }
+}
+
+fn encoded(fields: Json) -> Option<Struct> {
     match value(fields).kind {
         Some(Kind::StructValue(fields)) => Some(fields),
         _ => None,
     }
 }
 
-/// The entries of a descriptor, and the metadata of its limit.
-fn descriptor(asked: &CallDescriptor<'_>, decision: &Decision) -> Json {
+/// The entries of a descriptor, and its own hits.
+fn descriptor(asked: &CallDescriptor<'_>) -> Json {
     let entries = asked.entries.iter();
     let entries = entries.map(|entry| {
         let value = String::from_utf8_lossy(entry.value);
@@ -55,10 +94,21 @@ fn descriptor(asked: &CallDescriptor<'_>, decision: &Decision) -> Json {
     if let Some(hits) = asked.hits_addend {
         fields["hitsAddend"] = json!(hits);
     }
-    if let Some(metadata) = metadata_of(decision) {
-        fields["metadata"] = metadata.clone();
-    }
     fields
+}
+
+/// The limit of a call as protobuf writes it as text.
+fn limit_text(limit: RateLimitOverride) -> String {
+    let mut parts = Vec::new();
+    if limit.requests_per_unit > 0 {
+        parts.push(format!("requests_per_unit:{}", limit.requests_per_unit));
+    }
+    match Unit::try_from(limit.unit) {
+        Ok(Unit::Unknown) => {}
+        Ok(unit) => parts.push(format!("unit:{}", unit.name())),
+        Err(_) => parts.push(format!("unit:{}", limit.unit)),
+    }
+    parts.join(" ")
 }
 
 /// The metadata of the limit of a descriptor.

@@ -8,7 +8,7 @@ use tidegate::gate::Part;
 use tidegate::limit::MAX_COUNT;
 use tidegate::path::EncodedSlashes;
 use tidegate::printable::hexadecimal;
-use tidegate::rules::Grant;
+use tidegate::rules::{Grant, Units};
 use tidegate::{
     Algorithm, AttributeError, AttributeValue, Attributes, Limit, MAX_ATTRIBUTES, MAX_VALUE,
     Micros, Rate, Window,
@@ -31,18 +31,18 @@ const MAX_DESCRIPTORS: usize = 256;
 pub type Parts<'m> = SmallVec<[Part<'m>; 1]>;
 
 /// The parts of a call, as [`add_parts`] adds them.
-pub fn parts<'m>(asked: &RateLimitCall<'m>, as_written: bool) -> Result<Parts<'m>, CodecError> {
+pub fn parts<'m>(asked: &RateLimitCall<'m>, units: Option<Units>) -> Result<Parts<'m>, CodecError> {
     let mut parts = Parts::new();
-    add_parts(&mut parts, asked, as_written)?;
+    add_parts(&mut parts, asked, units)?;
     Ok(parts)
 }
 
-/// Adds the parts of a call, where they stay: a part is large, and each move copies it. `as_written` keeps the
-/// entries unchanged, for descriptor rules; other rules use attributes by name.
+/// Adds the parts of a call, where they stay: a part is large, and each move copies it. For descriptor rules, which
+/// have `units`, the entries are kept unchanged; other rules use attributes by name.
 pub fn add_parts<'m>(
     parts: &mut Parts<'m>,
     asked: &RateLimitCall<'m>,
-    as_written: bool,
+    units: Option<Units>,
 ) -> Result<(), CodecError> {
     if asked.domain.is_empty() {
         let message = "the domain is empty; set `domain` in Envoy's rate limit filter";
@@ -61,7 +61,7 @@ pub fn add_parts<'m>(
     for (number, descriptor) in asked.descriptors.iter().enumerate() {
         parts.push(Part::new(Attributes::new()));
         if let Some(part) = parts.last_mut()
-            && let Err(problem) = fill(part, asked, descriptor, as_written)
+            && let Err(problem) = fill(part, asked, descriptor, units)
         {
             let problem = format!("descriptors[{number}]: {problem}");
             return Err(CodecError::invalid(problem));
@@ -74,10 +74,10 @@ fn fill<'m>(
     part: &mut Part<'m>,
     asked: &RateLimitCall<'m>,
     descriptor: &CallDescriptor<'m>,
-    as_written: bool,
+    units: Option<Units>,
 ) -> Result<(), String> {
     let attributes = &mut part.attributes;
-    if as_written {
+    if units.is_some() {
         add_as_written(attributes, asked, descriptor)?;
     } else if !add_named(attributes, asked, descriptor)? {
         // Its limits are unknown, so this descriptor is denied. An error would let the whole call pass.
@@ -96,7 +96,10 @@ fn fill<'m>(
         None => of_call,
     };
     part.attributes.set_cost(cost);
-    part.grant = descriptor.limit.map(grant).transpose()?;
+    part.grant = descriptor
+        .limit
+        .map(|limit| grant(limit, units))
+        .transpose()?;
     part.is_spent = own.is_some() && cost > 0;
     Ok(())
 }
@@ -174,7 +177,7 @@ fn value(bytes: &[u8]) -> AttributeValue<'_> {
 }
 
 /// The grant of a limit that comes with the call.
-fn grant(limit: RateLimitOverride) -> Result<Grant, String> {
+fn grant(limit: RateLimitOverride, units: Option<Units>) -> Result<Grant, String> {
     let window = match Unit::try_from(limit.unit) {
         Ok(Unit::Second) => Window::Span(Micros::SECOND),
         Ok(Unit::Minute) => Window::Span(Micros::MINUTE),
@@ -187,11 +190,18 @@ fn grant(limit: RateLimitOverride) -> Result<Grant, String> {
             return Err(format!("`limit.unit` {} is not a unit of time", limit.unit));
         }
     };
-    if limit.requests_per_unit == 0 {
-        return Ok(Grant::Blocked);
-    }
-    let rate = Rate::new(u64::from(limit.requests_per_unit).min(MAX_COUNT), window);
-    let limit = Limit::new(rate, Algorithm::FIXED_WINDOW);
+    let count = u64::from(limit.requests_per_unit);
+    let limit = match units {
+        Some(units) => {
+            let (window, anchor) = units.window(window);
+            Limit::fixed_window(count, window, anchor)
+        }
+        None if count == 0 => return Ok(Grant::Blocked),
+        None => {
+            let rate = Rate::new(count.min(MAX_COUNT), window);
+            Limit::new(rate, Algorithm::FIXED_WINDOW)
+        }
+    };
     let limit = limit.map_err(|error| format!("`limit`: {error}"))?;
     Ok(Grant::Limits(vec![limit]))
 }

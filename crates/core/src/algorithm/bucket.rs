@@ -156,10 +156,12 @@ impl Bucket {
             allowed: true,
             limit: self.burst,
             remaining,
+            exceeded: 0,
             retry: Retry::Now,
             reset_at: now + self.time_to_repay(after),
             delay: Micros::ZERO,
             at: now,
+            is_remembered: false,
         };
         Some((outcome, after))
     }
@@ -185,6 +187,7 @@ impl Bucket {
             allowed: verdict.allowed,
             limit: self.burst,
             remaining: self.burst.saturating_sub(kept.ceil()),
+            exceeded: 0,
             retry: verdict.retry,
             reset_at: if kept.is_zero() {
                 now
@@ -193,6 +196,7 @@ impl Bucket {
             },
             delay,
             at,
+            is_remembered: false,
         };
         let next = if verdict.allowed && cost > 0 {
             after

@@ -1,9 +1,12 @@
 //! Fixed window: one counter for each window, all of it back at the window's end.
 
 use super::{AlgorithmVerdict, set_back};
-use crate::limit::{Anchor, Window};
+use crate::limit::{Anchor, Window, since_epoch};
 use crate::outcome::Outcome;
 use crate::time::Timestamp;
+
+/// The most that a window counts as used, also beyond its limit: the last whole number that a Redis script can hold.
+pub const MAX_USED: u64 = (1 << 53) - 1;
 
 /// The parameters of a fixed window. Made by [`Limit::new`](crate::Limit::new).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,10 +78,11 @@ impl FixedWindow {
         };
         let kept = if charged { after } else { current };
         let reset_at = if kept.used == 0 { now } else { ends_at };
-        (
-            verdict.outcome(self.count, kept.used, reset_at, at),
-            if charged { after } else { state },
-        )
+        let outcome = Outcome {
+            exceeded: kept.used.saturating_sub(self.count),
+            ..verdict.outcome(self.count, kept.used, reset_at, at)
+        };
+        (outcome, if charged { after } else { state })
     }
 
     /// Adds a cost that is known only afterwards, up to the limit.
@@ -91,6 +95,49 @@ impl FixedWindow {
             used: current.used + cost,
             changed_at: at,
             ..current
+        }
+    }
+
+    /// Adds a cost that was spent already, all of it, also beyond the limit and up to [`MAX_USED`]. Only windows of the
+    /// clock [hold that](Self::holds_excess); others take what fits.
+    pub fn settle_in_full(
+        &self,
+        state: FixedWindowState,
+        cost: u64,
+        now: Timestamp,
+    ) -> FixedWindowState {
+        if !self.holds_excess() {
+            return self.settle(state, cost, now);
+        }
+        let state = self.present(state, now);
+        let at = now.max(state.changed_at);
+        let (current, _) = self.current(state, at);
+        FixedWindowState {
+            used: current.used.saturating_add(cost).min(MAX_USED),
+            changed_at: at,
+            ..current
+        }
+    }
+
+    /// Whether more can be used than the limit grants, up to [`MAX_USED`].
+    pub fn holds_excess(&self) -> bool {
+        self.anchor != Anchor::FirstRequest
+    }
+
+    /// The window of the clock that is open at `at`.
+    pub(crate) fn opened_at(&self, at: Timestamp) -> Timestamp {
+        self.around(at).0
+    }
+
+    /// When the window of the clock ends that is open at `at`; none if requests open the windows.
+    pub(crate) fn ends_at(&self, at: Timestamp) -> Option<Timestamp> {
+        self.holds_excess().then(|| self.around(at).1)
+    }
+
+    fn around(&self, at: Timestamp) -> (Timestamp, Timestamp) {
+        match (self.anchor, self.window) {
+            (Anchor::Epoch, Window::Span(span)) => since_epoch(span, at),
+            (_, window) => window.around(at),
         }
     }
 
@@ -134,7 +181,7 @@ impl FixedWindow {
     /// The window that is open at `at`, with its usage, and its end.
     fn current(&self, state: FixedWindowState, at: Timestamp) -> (FixedWindowState, Timestamp) {
         let (opened_at, ends_at) = match self.anchor {
-            Anchor::Clock => self.window.around(at),
+            Anchor::Clock | Anchor::Epoch => self.around(at),
             Anchor::FirstRequest => {
                 let length = self.window.longest();
                 let ends_at = state.opened_at + length;
@@ -168,7 +215,7 @@ impl FixedWindow {
             return state;
         }
         let opened_at = match self.anchor {
-            Anchor::Clock => self.window.around(now).0,
+            Anchor::Clock | Anchor::Epoch => self.around(now).0,
             Anchor::FirstRequest => state.opened_at - by,
         };
         FixedWindowState {
@@ -291,6 +338,57 @@ mod tests {
                 used,
             };
             assert_eq!(limit.settle(state, cost, seconds(at)), wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_settled_in_full_may_exceed_the_limit() {
+        let count = |count, anchor| FixedWindow::new(count, Micros::MINUTE.into(), anchor);
+        let (clock, first) = (count(10, Anchor::Clock), count(10, Anchor::FirstRequest));
+        let nothing = count(0, Anchor::Clock);
+        #[rustfmt::skip]
+        let table = [
+            // name                                 limit    used          cost      at   used after   left exceeded  a peek of 1
+            ("as much as there is room for",        clock,   7,            3,        75,  10,          0,   0,        false),
+            ("more than that, too",                 clock,   7,            9,        75,  16,          0,   6,        false),
+            ("beyond the limit more is added",      clock,   16,           4,        75,  20,          0,   10,       false),
+            ("in the next window from nothing",     clock,   16,           4,        125, 4,           6,   0,        true),
+            ("up to the last whole number",         clock,   MAX_USED - 1, 9,        75,  MAX_USED,    0,   MAX_USED - 10, false),
+            ("whatever the cost",                   clock,   1,            u64::MAX, 75,  MAX_USED,    0,   MAX_USED - 10, false),
+            ("a limit of nothing counts, too",      nothing, 0,            2,        75,  2,           0,   2,        false),
+            ("one from the first request does not", first,   7,            9,        75,  10,          0,   0,        false),
+        ];
+        for (name, limit, used, cost, at, after, left, exceeded, fits) in table {
+            let state = FixedWindowState {
+                opened_at: seconds(60),
+                changed_at: seconds(70),
+                used,
+            };
+            let next = limit.settle_in_full(state, cost, seconds(at));
+            assert_eq!(next.used, after, "{name}");
+            let (asked, _) = limit.decide(next, 0, seconds(at));
+            assert_eq!(
+                (asked.remaining, asked.exceeded),
+                (left, exceeded),
+                "{name}"
+            );
+            assert_eq!(asked.used(), after, "{name}");
+            assert_eq!(limit.decide(next, 1, seconds(at)).0.allowed, fits, "{name}");
+        }
+    }
+
+    #[test]
+    fn weeks_may_begin_with_the_epoch() {
+        const DAY: u64 = 86_400;
+        let week = |anchor| FixedWindow::new(10, Micros::WEEK.into(), anchor);
+        for (anchor, at, start) in [
+            (Anchor::Clock, 7 * DAY, 4 * DAY),
+            (Anchor::Epoch, 7 * DAY, 7 * DAY),
+            (Anchor::Epoch, 13 * DAY, 7 * DAY),
+            (Anchor::Epoch, 14 * DAY, 14 * DAY),
+        ] {
+            let (_, state) = week(anchor).decide(FixedWindowState::default(), 1, seconds(at));
+            assert_eq!(state.opened_at, seconds(start), "{anchor:?} {at}");
         }
     }
 

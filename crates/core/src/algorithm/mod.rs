@@ -87,10 +87,12 @@ impl AlgorithmVerdict {
             allowed: self.allowed,
             limit,
             remaining: limit.saturating_sub(used),
+            exceeded: 0,
             retry: self.retry,
             reset_at,
             delay: Micros::ZERO,
             at,
+            is_remembered: false,
         }
     }
 }

@@ -32,6 +32,7 @@ pub use reservations::{
 };
 pub use resets::{gives_back_nothing_from_before_a_reset, resets_agree_with_a_model};
 
+use crate::algorithm::fixed_window::MAX_USED;
 use crate::{
     Algorithm, Anchor, Charge, Limit, ManualClock, MemoryStore, Micros, Outcomes, PermitId, Rate,
     Request, Retry, Scope, Store, Timestamp,
@@ -71,6 +72,7 @@ pub async fn run_all(store: impl Into<Store>) {
     peeks_without_taking(store).await;
     gives_back_what_was_taken(store).await;
     settles_up_to_a_full_quota(store).await;
+    settles_in_full(store).await;
     forgets_one_key_of_one_limit(store).await;
     gives_back_nothing_from_before_a_reset(store).await;
     resets_agree_with_a_model(store, 0x7265_7365, 300).await;
@@ -227,6 +229,45 @@ pub async fn settles_up_to_a_full_quota(store: &Store) {
     }
 }
 
+/// In a scope that is charged in full, a window of the clock counts what is beyond its limit; others take what fits.
+pub async fn settles_in_full(store: &Store) {
+    let scope = Scope::new("settle-in-full").charged_in_full();
+    let asker = Asker { store, scope };
+    let of = |count| Limit::fixed_window(count, Micros::MINUTE.into(), Anchor::Clock).unwrap();
+    let largest = of(u64::from(u32::MAX));
+    #[rustfmt::skip]
+    let table = [
+        // limit                        key         cost        fits    left            exceeded
+        (of(5),                         "small",    3,          true,   2,              0),
+        (of(5),                         "small",    4,          false,  0,              2),
+        (of(5),                         "small",    1,          false,  0,              3),
+        (of(0),                         "nothing",  7,          false,  0,              7),
+        (largest.clone(),               "large",    4_000_000_000, true, 294_967_295,   0),
+        (largest.clone(),               "large",    294_967_295, true,  0,              0),
+        (largest.clone(),               "large",    1,          false,  0,              1),
+        (largest,                       "large",    u64::MAX,   false,  0,              MAX_USED - u64::from(u32::MAX)),
+        ("5/minute".parse().unwrap(),   "bucket",   7,          false,  0,              0),
+        (Limit::new(Rate::per_minute(5), Algorithm::SlidingWindowLog).unwrap(), "log", 7, false, 0, 0),
+    ];
+    for (limit, key, cost, fits, left, exceeded) in table {
+        let charges = [asker.asking(&limit, key, cost)];
+        let settled = store
+            .settle(&Request::new(&charges).at(START))
+            .await
+            .unwrap()[0];
+        let expected = (fits, left, exceeded);
+        let found = (settled.allowed, settled.remaining, settled.exceeded);
+        assert_eq!(found, expected, "{limit} {key} {cost}");
+        let charges = [asker.asking(&limit, key, 0)];
+        let peeked = store.peek(&Request::new(&charges).at(START)).await.unwrap()[0];
+        assert_eq!(
+            (peeked.remaining, peeked.exceeded),
+            (left, exceeded),
+            "{limit}"
+        );
+    }
+}
+
 /// As if it had never been charged, and nothing else with it.
 pub async fn forgets_one_key_of_one_limit(store: &Store) {
     let asker = Asker::new(store, "forget");
@@ -329,8 +370,13 @@ pub async fn holds_permits_until_they_are_released(store: &Store) {
 /// microsecond.
 pub async fn agrees_with_memory(store: &Store, seed: u64, steps: usize) {
     let memory = MemoryStore::builder_with(ManualClock::new(START), [0; 32]).build();
-    let scope = Scope::new("agrees");
-    let limits = [limits_of(3), limits_of(20)].concat();
+    let scopes = [
+        Scope::new("agrees"),
+        Scope::new("in-full").charged_in_full(),
+    ];
+    let wide = [0, 7, u64::from(u32::MAX)]
+        .map(|count| Limit::fixed_window(count, Micros::WEEK.into(), Anchor::Epoch).unwrap());
+    let limits = [limits_of(3), limits_of(20), wide.to_vec()].concat();
     let keys = ["one", "two", "three"];
     let mut random = Random(seed | 1);
     let mut now = START;
@@ -342,9 +388,10 @@ pub async fn agrees_with_memory(store: &Store, seed: u64, steps: usize) {
             4..9 => now + Micros::new(random.below(500_000_000)),
             _ => now + Micros::new(random.below(5_000_000_000)),
         };
+        let scope = random.one_of(&scopes);
         let charges: Vec<_> = (0..=random.below(3))
             .map(|_| Charge {
-                scope: &scope,
+                scope,
                 limit: random.one_of(&limits),
                 key: random.one_of::<&str>(&keys),
                 cost: random.below(5),
@@ -357,8 +404,8 @@ pub async fn agrees_with_memory(store: &Store, seed: u64, steps: usize) {
             10 => {
                 for charge in &charges {
                     let (limit, key) = (charge.limit, charge.key);
-                    store.forget(&scope, limit, key).await.unwrap();
-                    memory.forget(&scope, limit, key);
+                    store.forget(scope, limit, key).await.unwrap();
+                    memory.forget(scope, limit, key);
                 }
             }
             11 => {

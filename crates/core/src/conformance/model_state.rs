@@ -103,6 +103,15 @@ impl ModelState {
         }
     }
 
+    /// Settles a cost in full, also beyond the limit, if the limit holds that.
+    pub fn settle_in_full(&mut self, form: &Form, cost: u64, now: Timestamp) {
+        if let (Form::FixedWindow(form), Self::FixedWindow(state)) = (form, &mut *self) {
+            *state = form.settle_in_full(*state, cost, now);
+            return;
+        }
+        self.settle(form, cost, now);
+    }
+
     /// How much of a cost would be given back.
     pub fn given_back(&self, form: &Form, cost: u64, charged_at: Timestamp, now: Timestamp) -> u64 {
         match (form, self) {

@@ -20,10 +20,12 @@ impl HeaderSettings {
     ///     allowed: true,
     ///     limit: 100_000,
     ///     remaining: 99_940,
+    ///     exceeded: 0,
     ///     retry: Retry::Now,
     ///     reset_at: now + Micros::from_millis(36),
     ///     delay: Micros::ZERO,
     ///     at: now,
+    ///     is_remembered: false,
     /// };
     /// let item = Item { name: "tokens", limit: Some(&limit), unit: Some("input_tokens"), outcome: &outcome };
     /// let mut settings = HeaderSettings::NONE;
@@ -146,10 +148,12 @@ mod tests {
             allowed: true,
             limit: 100,
             remaining,
+            exceeded: 0,
             retry: Retry::Now,
             reset_at: now + Micros::MINUTE,
             delay: Micros::ZERO,
             at: now,
+            is_remembered: false,
         };
         let outcomes = [outcome(9), outcome(7), outcome(8)];
         let units = [None, Some("output_tokens"), Some("output_tokens")];

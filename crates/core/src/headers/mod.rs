@@ -104,10 +104,12 @@ impl HeaderSettings {
     ///     allowed: false,
     ///     limit: 100,
     ///     remaining: 0,
+    ///     exceeded: 0,
     ///     retry: Retry::After(Micros::from_millis(600)),
     ///     reset_at: now + Micros::MINUTE,
     ///     delay: Micros::ZERO,
     ///     at: now,
+    ///     is_remembered: false,
     /// };
     /// let items = [Item { name: "per-user", limit: Some(&limit), unit: None, outcome: &outcome }];
     ///

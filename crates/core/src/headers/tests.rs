@@ -22,10 +22,12 @@ fn allowed(remaining: u64, reset_millis: u64) -> Outcome {
         allowed: true,
         limit: 100,
         remaining,
+        exceeded: 0,
         retry: Retry::Now,
         reset_at: NOW + Micros::from_millis(reset_millis),
         delay: Micros::ZERO,
         at: NOW,
+        is_remembered: false,
     }
 }
 
@@ -470,10 +472,12 @@ fn any_outcome() -> impl Strategy<Value = Outcome> {
             allowed,
             limit,
             remaining,
+            exceeded: 0,
             retry,
             reset_at,
             delay,
             at,
+            is_remembered: false,
         },
     )
 }

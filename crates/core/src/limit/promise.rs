@@ -47,7 +47,9 @@ impl Limit {
             (_, Algorithm::FixedWindow { anchor }) => {
                 let (each, any) = (period(window), length(window));
                 match anchor {
-                    Anchor::Clock => format!("{at_once} in each {each} (UTC); {most} {any}"),
+                    Anchor::Clock | Anchor::Epoch => {
+                        format!("{at_once} in each {each} (UTC); {most} {any}")
+                    }
                     Anchor::FirstRequest => {
                         format!("{at_once} in {any} from the first request; {most} {any}")
                     }

@@ -4,7 +4,7 @@ use super::{Limit, Rate};
 
 impl Limit {
     /// The part of this limit that each of `instances` instances may grant by itself: count and
-    /// burst divided, rounded down, at least one. Counted on the same state as the whole limit.
+    /// burst divided, rounded down, at least one unless it grants nothing. Counted on the same state as the whole limit.
     ///
     /// ```
     /// use tidegate_core::Limit;
@@ -17,7 +17,7 @@ impl Limit {
     /// ```
     #[must_use]
     pub fn share(&self, instances: u64) -> Self {
-        let part = |whole: u64| (whole / instances.max(1)).max(1);
+        let part = |whole: u64| (whole / instances.max(1)).max(whole.min(1));
         let rate = Rate {
             count: part(self.rate.count),
             burst: self.rate.burst.map(part),
@@ -36,12 +36,13 @@ impl Limit {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Algorithm, Limit, Micros, Rate};
+    use crate::{Algorithm, Anchor, Limit, Micros, Rate};
 
     #[test]
     fn shares_by_hand() {
         let day = Micros::DAY.times(366);
         let slow = Rate::new(15, day).burst(2_000);
+        let day_of = |count| Limit::fixed_window(count, Micros::DAY.into(), Anchor::Clock).unwrap();
         #[rustfmt::skip]
         let table = [
             // limit                                            instances   count   burst
@@ -55,6 +56,8 @@ mod tests {
             (Limit::concurrent(7).unwrap(),                     2,          3,      3),
             (Limit::portable_bucket(10, Micros::MINUTE, 4).unwrap(),       3,          3,      1),
             (Limit::new(slow, Algorithm::TOKEN_BUCKET).unwrap(), 8,         1,      250),
+            (day_of(0),                                         8,          0,      0),
+            (day_of(4_000_000_000),                             2,          2_000_000_000, 2_000_000_000),
         ];
         for (limit, instances, count, capacity) in table {
             let limit: Limit = limit;

@@ -67,6 +67,12 @@ pub(crate) fn elapsed_in(span: Micros, at: Timestamp) -> Micros {
     Micros::new((at.as_micros() + before_epoch.get()) % span.get())
 }
 
+/// The window of length `span` that holds `at`, of those at multiples of it since the epoch, weeks too.
+pub(crate) fn since_epoch(span: Micros, at: Timestamp) -> (Timestamp, Timestamp) {
+    let elapsed = Micros::new(at.as_micros() % span.get());
+    (at - elapsed, at + (span - elapsed))
+}
+
 impl From<Micros> for Window {
     fn from(span: Micros) -> Self {
         Self::Span(span)

@@ -1,7 +1,7 @@
 //! How each algorithm's state is kept: in the slot itself where it fits, spilled where it does not.
 
 use super::shared::StateSize;
-use super::slot::{KeyHash, Packed};
+use super::slot::{KeyHash, MOST_IN_WINDOW, Packed, Slot};
 use crate::algorithm::{
     Bucket, BucketState, Concurrency, CounterState, FixedWindow, FixedWindowState, Form,
     HeldPermits, Log, SlidingCounter, SlidingLog, SlidingSlots, Slots,
@@ -37,6 +37,8 @@ pub(super) enum StateStep {
     Charge,
     /// Take as much of the cost as fits.
     Settle,
+    /// Take all of the cost, also beyond the limit, if the limit holds that.
+    SettleInFull,
     /// Take back the cost, which was charged as of this time.
     GiveBack(Timestamp),
 }
@@ -62,23 +64,36 @@ pub(super) trait InlineForm {
         charged_at: Timestamp,
         now: Timestamp,
     ) -> u64;
+
+    /// The state in a slot.
+    #[inline]
+    fn read(&self, slot: &Slot) -> Self::State {
+        Self::State::unpack(slot.words)
+    }
+
+    /// The slot with a state that is like a fresh one at `fresh_at`.
+    #[inline]
+    fn slot(&self, hash: KeyHash, state: Self::State, fresh_at: Timestamp) -> Slot {
+        Slot::inline(hash, state.pack(), fresh_at.since(state.since()))
+    }
 }
 
 /// Calls an algorithm's own functions, which have the same names in each.
 macro_rules! stepped {
-    ($form:expr, $step:expr, $state:expr, $cost:expr, $now:expr) => {{
+    ($form:expr, $step:expr, $state:expr, $cost:expr, $now:expr, $in_full:ident) => {{
         let (form, state, cost, now) = ($form, $state, $cost, $now);
         // One body for all of the calls below.
         let decide = |state, cost| form.decide(state, cost, now);
+        let settled_as = |next| {
+            let (asked, _) = decide(state, cost);
+            let room = decide(state, 0).0.remaining;
+            let settled = asked.settled(cost, room);
+            (settled.with_remaining_of(decide(next, 0).0), next)
+        };
         match $step {
             StateStep::Charge => decide(state, cost),
-            StateStep::Settle => {
-                let next = form.settle(state, cost, now);
-                let (asked, _) = decide(state, cost);
-                let room = decide(state, 0).0.remaining;
-                let settled = asked.settled(cost, room);
-                (settled.with_remaining_of(decide(next, 0).0), next)
-            }
+            StateStep::Settle => settled_as(form.settle(state, cost, now)),
+            StateStep::SettleInFull => settled_as(form.$in_full(state, cost, now)),
             StateStep::GiveBack(charged_at) => {
                 let next = form.give_back(state, cost, charged_at, now);
                 (decide(next, 0).0, next)
@@ -87,36 +102,74 @@ macro_rules! stepped {
     }};
 }
 
-macro_rules! inline_form {
-    ($form:ty, $state:ty) => {
-        impl InlineForm for $form {
-            type State = $state;
+impl InlineForm for SlidingCounter {
+    type State = CounterState;
 
-            fn step(
-                &self,
-                step: StateStep,
-                state: $state,
-                cost: u64,
-                now: Timestamp,
-            ) -> (Outcome, $state) {
-                stepped!(self, step, state, cost, now)
-            }
+    fn step(
+        &self,
+        step: StateStep,
+        state: CounterState,
+        cost: u64,
+        now: Timestamp,
+    ) -> (Outcome, CounterState) {
+        stepped!(self, step, state, cost, now, settle)
+    }
 
-            fn given_back(
-                &self,
-                state: $state,
-                cost: u64,
-                charged_at: Timestamp,
-                now: Timestamp,
-            ) -> u64 {
-                <$form>::given_back(self, state, cost, charged_at, now)
-            }
-        }
-    };
+    fn given_back(
+        &self,
+        state: CounterState,
+        cost: u64,
+        charged_at: Timestamp,
+        now: Timestamp,
+    ) -> u64 {
+        Self::given_back(self, state, cost, charged_at, now)
+    }
 }
 
-inline_form!(FixedWindow, FixedWindowState);
-inline_form!(SlidingCounter, CounterState);
+impl InlineForm for FixedWindow {
+    type State = FixedWindowState;
+
+    fn step(
+        &self,
+        step: StateStep,
+        state: FixedWindowState,
+        cost: u64,
+        now: Timestamp,
+    ) -> (Outcome, FixedWindowState) {
+        stepped!(self, step, state, cost, now, settle_in_full)
+    }
+
+    fn given_back(
+        &self,
+        state: FixedWindowState,
+        cost: u64,
+        charged_at: Timestamp,
+        now: Timestamp,
+    ) -> u64 {
+        Self::given_back(self, state, cost, charged_at, now)
+    }
+
+    #[inline]
+    fn read(&self, slot: &Slot) -> FixedWindowState {
+        match slot.wide() {
+            None => FixedWindowState::unpack(slot.words),
+            Some((changed_at, used)) => FixedWindowState {
+                opened_at: self.opened_at(changed_at),
+                changed_at,
+                used,
+            },
+        }
+    }
+
+    #[inline]
+    fn slot(&self, hash: KeyHash, state: FixedWindowState, fresh_at: Timestamp) -> Slot {
+        if state.used > MOST_IN_WINDOW {
+            let life = fresh_at.since(state.changed_at);
+            return Slot::wide_window(hash, (state.changed_at, state.used), life);
+        }
+        Slot::inline(hash, state.pack(), fresh_at.since(state.since()))
+    }
+}
 
 impl InlineForm for Bucket {
     type State = BucketState;
@@ -129,10 +182,10 @@ impl InlineForm for Bucket {
         now: Timestamp,
     ) -> (Outcome, BucketState) {
         if !self.has_common_parts() {
-            return stepped!(self, step, kept, cost, now);
+            return stepped!(self, step, kept, cost, now, settle);
         }
         let state = self.opened(kept);
-        let (outcome, next) = stepped!(self, step, state, cost, now);
+        let (outcome, next) = stepped!(self, step, state, cost, now, settle);
         // An unchanged state is not rounded.
         let next = if next == state { kept } else { self.kept(next) };
         (outcome, next)

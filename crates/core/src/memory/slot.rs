@@ -7,6 +7,8 @@ use crate::time::{Micros, Timestamp};
 const TIME: u32 = 53;
 /// Bits of a span within a window.
 const SPAN: u32 = 45;
+/// The most that a window's state holds next to its times. A larger number takes the bits of one of them.
+pub(super) const MOST_IN_WINDOW: u64 = mask(128 - TIME - SPAN);
 /// Bits of one of two counters.
 const HALF: u32 = 37;
 
@@ -39,7 +41,7 @@ pub(super) struct Slot {
 /// The properties of a slot that do not depend on its limit, in 16 bits.
 ///
 /// From the low end: 11 bits for the time until the state is like a fresh one, a bit for a key
-/// that is being denied, two for the kind.
+/// that is being denied, two for the kind, one for a window's state whose usage takes the bits of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Tag(u64);
 
@@ -49,7 +51,8 @@ impl Tag {
     const DENIED: u64 = 0x0800;
     const INLINE: u64 = 0x1000;
     const SPILLED: u64 = 0x2000;
-    const KNOWN: u64 = Self::LIFE | Self::DENIED | Self::INLINE | Self::SPILLED;
+    const WIDE: u64 = 0x4000;
+    const KNOWN: u64 = Self::LIFE | Self::DENIED | Self::INLINE | Self::SPILLED | Self::WIDE;
 }
 
 impl Slot {
@@ -78,7 +81,9 @@ impl Slot {
     pub(super) fn from_raw([home, rest_and_tag, first, second]: [u64; 4]) -> Option<Self> {
         let tag = rest_and_tag & Tag::MASK;
         let both = Tag::INLINE | Tag::SPILLED;
-        let is_possible = tag & !Tag::KNOWN == 0 && tag & both != both;
+        let is_wide = tag & Tag::WIDE != 0;
+        let is_possible =
+            tag & !Tag::KNOWN == 0 && tag & both != both && (!is_wide || tag & Tag::INLINE != 0);
         is_possible.then_some(Self {
             home,
             rest_and_tag,
@@ -103,6 +108,27 @@ impl Slot {
             rest_and_tag: (hash.rest & !Tag::MASK) | tag,
             words,
         }
+    }
+
+    /// The state of a window of the clock with more usage than the usual form holds: when it was last changed, and what
+    /// is used. When it was opened follows from its limit.
+    pub(super) fn wide_window(hash: KeyHash, state: (Timestamp, u64), life: Micros) -> Self {
+        let (changed_at, used) = state;
+        let bits = u128::from(changed_at.as_micros()) | u128::from(used.min(mask(TIME))) << TIME;
+        let mut slot = Self::inline(hash, split(bits), life);
+        slot.rest_and_tag |= Tag::WIDE;
+        slot
+    }
+
+    /// When such a state was last changed, and what is used. None of any other.
+    #[inline]
+    pub(super) fn wide(&self) -> Option<(Timestamp, u64)> {
+        if self.rest_and_tag & Tag::WIDE == 0 {
+            return None;
+        }
+        let bits = join(self.words);
+        let changed_at = Timestamp::from_micros(low(bits, TIME));
+        Some((changed_at, low(bits >> TIME, TIME)))
     }
 
     /// The state of `hash` is kept elsewhere, at `index`, and like a fresh one at `fresh_at`.
@@ -307,10 +333,12 @@ mod tests {
     #[test]
     fn words_are_a_slot_if_their_tag_is_known_and_of_one_kind() {
         for tag in 0..=0xffff_u64 {
-            let is_known = tag < 0x4000;
+            let is_known = tag < 0x8000;
             let is_of_both_kinds = tag & 0x3000 == 0x3000;
+            let is_wide_window = tag & 0x4000 == 0 || tag & 0x1000 != 0;
+            let is_possible = is_known && !is_of_both_kinds && is_wide_window;
             let slot = Slot::from_raw([1, 5 << 16 | tag, 2, 3]);
-            assert_eq!(slot.is_some(), is_known && !is_of_both_kinds, "{tag:x}");
+            assert_eq!(slot.is_some(), is_possible, "{tag:x}");
         }
     }
 
@@ -330,6 +358,19 @@ mod tests {
             let changed_at = opened_at + Micros::new(open_for);
             let state = FixedWindowState { opened_at, changed_at, used };
             prop_assert_eq!(FixedWindowState::unpack(state.pack()), state);
+        }
+
+        #[test]
+        fn wide_windows_are_read_as_written(changed_at in any_time(), used in 0..(1_u64 << 53), life: u64) {
+            let hash = KeyHash { home: 1, rest: 2 << 16 };
+            let mut slot = Slot::wide_window(hash, (changed_at, used), Micros::new(life));
+            slot.mark_denied();
+            prop_assert!(slot.holds(hash));
+            prop_assert_eq!(slot.wide(), Some((changed_at, used)));
+            prop_assert!(slot.fresh_at() >= changed_at);
+            let raw = Slot::from_raw(slot.to_raw());
+            prop_assert_eq!(raw, Some(slot));
+            prop_assert_eq!(Slot::inline(hash, slot.words, Micros::ZERO).wide(), None);
         }
 
         #[test]

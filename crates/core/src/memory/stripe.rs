@@ -8,7 +8,7 @@ use super::forms::{InlineForm, SpilledForm, SpilledState, StateHome, StateStep, 
 use super::shared::{SharedCounts, StateSize};
 use super::slot::{KeyHash, Packed, Slot};
 use super::table::Table;
-use crate::algorithm::{BucketState, CounterState, FixedWindowState, Form, HeldPermits};
+use crate::algorithm::{BucketState, CounterState, Form, HeldPermits};
 use crate::limit::Limit;
 use crate::outcome::Outcome;
 use crate::time::{Micros, Timestamp};
@@ -72,7 +72,7 @@ impl Stripe {
         let slot = self.table.find_mut(hash)?;
         let state = BucketState::unpack(slot.words);
         let (outcome, next) = bucket.admit(state, cost, now)?;
-        *slot = inline_slot(hash, next, outcome.reset_at);
+        *slot = bucket.slot(hash, next, outcome.reset_at);
         self.changes = self.changes.wrapping_add(1);
         Some(outcome)
     }
@@ -110,7 +110,7 @@ impl Stripe {
         let slot = self.table.get(slot_index);
         match StateHome::from(limit.form()) {
             StateHome::Bucket(_) => Some(BucketState::unpack(slot.words).changed_at),
-            StateHome::FixedWindow(_) => Some(FixedWindowState::unpack(slot.words).changed_at),
+            StateHome::FixedWindow(form) => Some(form.read(&slot).changed_at),
             StateHome::SlidingCounter(_) => Some(CounterState::unpack(slot.words).changed_at),
             StateHome::Spilled(_) => match &self.spilled.as_ref()?.get(slot.spilled_at()?)?.state {
                 SpilledState::Log(log) => Some(log.changed_at()),
@@ -296,8 +296,8 @@ impl Stripe {
         let known = self
             .table
             .find(task.hash)
-            .map(|slot_index| self.table.get(slot_index).words);
-        let state = known.map(F::State::unpack).unwrap_or_default();
+            .map(|slot_index| form.read(&self.table.get(slot_index)));
+        let state = known.unwrap_or_default();
         form.step(StateStep::Charge, state, task.cost, task.now).0
     }
 
@@ -310,7 +310,7 @@ impl Stripe {
     ) -> Outcome {
         let slot_index = self.table.find(task.hash);
         let state = slot_index
-            .map(|slot_index| F::State::unpack(self.table.get(slot_index).words))
+            .map(|slot_index| form.read(&self.table.get(slot_index)))
             .unwrap_or_default();
         let (outcome, next) = form.step(step, state, task.cost, task.now);
         match slot_index {
@@ -318,7 +318,7 @@ impl Stripe {
                 let slot = self.table.get_mut(slot_index);
                 // A limit that was lowered takes longer to forget, which the slot has to know.
                 if next != state || outcome.reset_at > slot.fresh_at() {
-                    *slot = inline_slot(task.hash, next, outcome.reset_at);
+                    *slot = form.slot(task.hash, next, outcome.reset_at);
                     self.changes = self.changes.wrapping_add(1);
                 }
                 if !outcome.allowed {
@@ -327,7 +327,8 @@ impl Stripe {
             }
             // Insert a key only if it has usage: giving back to a removed key leaves none.
             None if outcome.reset_at > task.now => {
-                self.insert(inline_slot(task.hash, next, outcome.reset_at), task, shared);
+                let slot = form.slot(task.hash, next, outcome.reset_at);
+                self.insert(slot, task, shared);
             }
             None => {}
         }
@@ -344,7 +345,7 @@ impl Stripe {
         let asked = form.decide(self.find_spilled(task.hash), task.cost, task.now);
         let creates = match step {
             StateStep::Charge => asked.allowed && task.takes(),
-            StateStep::Settle => task.takes(),
+            StateStep::Settle | StateStep::SettleInFull => task.takes(),
             StateStep::GiveBack(_) => false,
         };
         let slot_index = match self.table.find(task.hash) {
@@ -370,7 +371,7 @@ impl Stripe {
                 }
             }
             StateStep::Charge => {}
-            StateStep::Settle => form.settle(state, task),
+            StateStep::Settle | StateStep::SettleInFull => form.settle(state, task),
             StateStep::GiveBack(charged_at) => {
                 form.give_back(state, task, charged_at);
                 if let (SpilledForm::HeldPermits(_), Some(permit)) = (form, task.permit) {
@@ -476,9 +477,4 @@ fn unregister(state: &SpilledState, hash: KeyHash, shared: &SharedCounts) {
             shared.permits.remove(permit.id, hash);
         }
     }
-}
-
-#[inline]
-fn inline_slot<S: Packed>(hash: KeyHash, state: S, fresh_at: Timestamp) -> Slot {
-    Slot::inline(hash, state.pack(), fresh_at.since(state.since()))
 }

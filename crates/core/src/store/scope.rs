@@ -18,6 +18,7 @@ pub struct Scope {
     has_secret_keys: bool,
     is_leased: bool,
     gives_back: bool,
+    is_charged_in_full: bool,
 }
 
 impl Scope {
@@ -32,6 +33,7 @@ impl Scope {
             has_secret_keys: false,
             is_leased: false,
             gives_back: false,
+            is_charged_in_full: false,
         }
     }
 
@@ -69,6 +71,16 @@ impl Scope {
         }
     }
 
+    /// The same scope, where costs that are [settled](crate::RemoteStore::settle) are charged in full, also beyond the
+    /// limit, by limits that [hold that](crate::Limit::holds_excess).
+    #[must_use]
+    pub fn charged_in_full(self) -> Self {
+        Self {
+            is_charged_in_full: true,
+            ..self
+        }
+    }
+
     /// Whether its keys must not be readable where they are kept.
     pub fn has_secret_keys(&self) -> bool {
         self.has_secret_keys
@@ -82,6 +94,11 @@ impl Scope {
     /// Whether reservations that are never settled are given back when they end; else they stay charged.
     pub fn gives_back(&self) -> bool {
         self.gives_back
+    }
+
+    /// Whether costs that are settled may exceed the limit.
+    pub fn is_charged_in_full(&self) -> bool {
+        self.is_charged_in_full
     }
 
     /// Its name.

@@ -13,9 +13,9 @@ return function(task, step, actual, is_reset)
     form.give_back(task, step)
   elseif actual > cost then
     task.cost = actual - cost
-    overrun = min(task.cost, form.ask(task, 0, step.now)[REMAINING])
+    overrun = min(task.cost, max(form.ask(task, 0, step.now)[REMAINING], 0))
     uncharged = task.cost - overrun
     form.settle(task, step)
   end
-  return { given_back, overrun, uncharged, form.ask(task, 0, step.now)[REMAINING] }
+  return { given_back, overrun, uncharged, max(form.ask(task, 0, step.now)[REMAINING], 0) }
 end

@@ -45,11 +45,11 @@ function inline.take(task, step)
   return outcome
 end
 
-function inline.settle(task, step)
+local function settle_by(settle, task, step)
   local algorithm, limit, state, cost = task.form.algorithm, task.limit, task.entry.state, task.cost
-  local next = algorithm.settle(limit, state, cost, step.now)
+  local next = settle(limit, state, cost, step.now)
   local outcome = algorithm.decide(limit, state, cost, step.now)
-  local fits = cost <= algorithm.decide(limit, state, 0, step.now)[REMAINING]
+  local fits = cost <= max(algorithm.decide(limit, state, 0, step.now)[REMAINING], 0)
   -- Nothing waits for what has happened already: what would have had to wait did not fit.
   if outcome[ALLOWED] == 1 and not fits then
     outcome[RETRY] = outcome[DELAY]
@@ -58,6 +58,16 @@ function inline.settle(task, step)
   over(outcome, (algorithm.decide(limit, next, 0, step.now)))
   keep(task, next, outcome[RESET_AT], step)
   return outcome
+end
+
+function inline.settle(task, step)
+  return settle_by(task.form.algorithm.settle, task, step)
+end
+
+-- Also beyond the limit, where the algorithm counts that.
+function inline.settle_in_full(task, step)
+  local algorithm = task.form.algorithm
+  return settle_by(algorithm.settle_in_full or algorithm.settle, task, step)
 end
 
 -- Keeps a state that was made in another way.

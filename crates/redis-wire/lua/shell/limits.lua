@@ -17,6 +17,7 @@ local function read_limit(kind)
       count = count,
       window = tonumber(window) or window,
       from_first = anchor == 'first_request',
+      from_epoch = anchor == 'epoch',
     }
   elseif kind == 'sliding_window_slots' then
     return { kind = kind, count = number(), window = number(), slot = number(), counted = number() }

@@ -28,6 +28,16 @@ function ops.settle(step)
   return flat(outcomes)
 end
 
+-- The same, but all of it where a form counts what is beyond the limit.
+function ops.settle_in_full(step)
+  local outcomes = {}
+  for index, task in ipairs(step.tasks) do
+    local form = task.form
+    outcomes[index] = (form.settle_in_full or form.settle)(task, step)
+  end
+  return flat(outcomes)
+end
+
 -- Changes what was charged, each as of a time of its own, to what it costs after all. Answers what that
 -- did: given back, charged in addition, not charged for lack of room; and what remains.
 function ops.adjust(step)
@@ -45,7 +55,7 @@ end
 -- As much as there is between the cost and what is wanted. Returns the outcome, what was taken, the end
 -- of the window or slot that was charged, and how long it takes until the cost can be taken once more.
 local function lease_window(task, step)
-  local cost, room = task.cost, task.form.ask(task, 0, step.now)[REMAINING]
+  local cost, room = task.cost, max(task.form.ask(task, 0, step.now)[REMAINING], 0)
   local taken = min(max(task.want.units, cost), room)
   if taken >= cost then
     task.cost = taken

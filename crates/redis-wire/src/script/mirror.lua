@@ -122,6 +122,10 @@ function mirror.settle(key, limit, cost, now)
   key.state = key.algorithm.settle(limit, key.state, cost, now) or key.state
 end
 
+function mirror.settle_in_full(key, limit, cost, now)
+  key.state = key.algorithm.settle_in_full(limit, key.state, cost, now)
+end
+
 function mirror.give_back(key, limit, cost, charged_at, now)
   key.state = key.algorithm.give_back(limit, key.state, cost, charged_at, now) or key.state
 end

@@ -12,6 +12,7 @@
 use mlua::{Function, IntoLuaMulti, Lua, MultiValue, Table};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use tidegate_core::algorithm::fixed_window::MAX_USED;
 use tidegate_core::algorithm::{Form, Hold};
 use tidegate_core::{
     Algorithm, Anchor, Limit, Micros, Outcome, PermitId, Rate, Retry, Timestamp, Window,
@@ -61,6 +62,9 @@ impl Mirror {
                 }
                 table
                     .set("from_first", form.anchor() == Anchor::FirstRequest)
+                    .unwrap();
+                table
+                    .set("from_epoch", form.anchor() == Anchor::Epoch)
                     .unwrap();
                 "fixed_window"
             }
@@ -112,7 +116,7 @@ fn numbers(outcome: Outcome) -> [f64; 6] {
     };
     [
         f64::from(u8::from(outcome.allowed)),
-        outcome.remaining as f64,
+        outcome.remaining as f64 - outcome.exceeded as f64,
         retry,
         outcome.reset_at.as_micros() as f64,
         outcome.delay.get() as f64,
@@ -139,7 +143,16 @@ fn any_limit_or_month() -> impl Strategy<Value = Limit> {
         let rate = Rate::new(count, window);
         Limit::new(rate, Algorithm::FIXED_WINDOW).unwrap()
     });
-    prop_oneof![15 => any_limit(), 1 => of_calendar]
+    let counts = prop_oneof![0..20_u64, 0..=u64::from(u32::MAX)];
+    let windows = prop::sample::select(vec![
+        Window::Span(Micros::MINUTE),
+        Window::Span(Micros::WEEK),
+        Window::Month,
+    ]);
+    let anchors = prop::sample::select(vec![Anchor::Clock, Anchor::Epoch]);
+    let of_descriptors = (counts, windows, anchors)
+        .prop_map(|(count, window, anchor)| Limit::fixed_window(count, window, anchor).unwrap());
+    prop_oneof![14 => any_limit(), 1 => of_calendar, 2 => of_descriptors]
 }
 
 fn any_timeline() -> impl Strategy<Value = (Limit, Vec<Event>)> {
@@ -162,6 +175,10 @@ fn any_timeline() -> impl Strategy<Value = (Limit, Vec<Event>)> {
 fn changed(limit: &Limit, change: u64) -> Limit {
     let mut rate = limit.rate();
     rate.count = (rate.count / 2 + change % rate.count.max(4)).max(1);
+    if let (Form::FixedWindow(form), Some(window)) = (limit.form(), rate.window) {
+        let changed = Limit::fixed_window(rate.count, window, form.anchor());
+        return changed.unwrap_or_else(|_| limit.clone());
+    }
     rate.burst = rate
         .burst
         .map(|burst| (burst / 2 + change % burst.max(4)).max(1));
@@ -212,6 +229,12 @@ fn play(mirror: &Mirror, limit: &Limit, events: &[Event]) -> Result<(), TestCase
                     let () = mirror.call("give_back", args);
                 }
                 charged = None;
+            }
+            (6, _) if limit.holds_excess() && event.back % 2 == 0 => {
+                // Sometimes more than can be counted.
+                let cost = if event.back % 8 == 0 { MAX_USED } else { cost };
+                key.settle_in_full(form, cost, now);
+                let () = mirror.call("settle_in_full", (&ours, &table, cost as f64, at));
             }
             (6, _) if !matches!(form, Form::Concurrency(_)) => {
                 key.settle(form, cost, now);

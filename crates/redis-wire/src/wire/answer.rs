@@ -80,10 +80,12 @@ pub fn admitted(limit: u64, remaining: u64, at: Timestamp) -> Outcome {
         allowed: true,
         limit,
         remaining,
+        exceeded: 0,
         retry: Retry::Now,
         reset_at: at,
         delay: Micros::ZERO,
         at,
+        is_remembered: false,
     }
 }
 
@@ -134,7 +136,7 @@ impl LuaStep {
 
     fn answer<V: ReplyValue>(&self, values: &[V]) -> Result<StepOutcome, BadReply> {
         match self.op {
-            Op::Charge | Op::Peek | Op::Preview | Op::Settle => {
+            Op::Charge | Op::Peek | Op::Preview | Op::Settle | Op::SettleInFull => {
                 let (outcomes, rest) = values.as_chunks::<6>();
                 if !rest.is_empty() || outcomes.len() != self.charges.len() {
                     return Err(BadReply);
@@ -200,10 +202,13 @@ impl LuaCharge {
     pub(super) fn outcome<V: ReplyValue>(&self, values: &[V; 6]) -> Result<Outcome, BadReply> {
         let [allowed, remaining, retry, reset_at, delay, at] = values;
         let allowed = number(allowed)? == 1;
+        // Below zero: by how much the limit is exceeded.
+        let left = remaining.number().ok_or(BadReply)?;
         Ok(Outcome {
             allowed,
             limit: self.capacity(),
-            remaining: number(remaining)?,
+            remaining: u64::try_from(left).unwrap_or(0),
+            exceeded: if left < 0 { left.unsigned_abs() } else { 0 },
             retry: if allowed {
                 Retry::Now
             } else {
@@ -212,6 +217,7 @@ impl LuaCharge {
             reset_at: time(reset_at)?,
             delay: Micros::new(number(delay)?),
             at: time(at)?,
+            is_remembered: false,
         })
     }
 }

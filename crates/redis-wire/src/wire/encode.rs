@@ -7,6 +7,7 @@ use tidegate_core::{Anchor, Window};
 use super::{Extra, LuaCharge, LuaStep, MAX_COST, Op};
 use crate::script::{SCRIPT, SHA1};
 use crate::value::CommandWriter;
+use tidegate_core::algorithm::fixed_window::MAX_USED;
 
 /// Runs the script by its SHA-1, on a server that knows it.
 pub fn evalsha<C: CommandWriter>(steps: &[&LuaStep]) -> C {
@@ -112,6 +113,7 @@ impl Op {
             Self::Peek => "peek",
             Self::Preview => "preview",
             Self::Settle => "settle",
+            Self::SettleInFull => "settle_in_full",
             Self::Adjust => "adjust",
             Self::Lease => "lease",
             Self::Return => "return",
@@ -127,6 +129,16 @@ impl Op {
             Self::HoldSettle => "hold_settle",
             Self::HoldExtend => "hold_extend",
             Self::HoldLook => "hold_look",
+        }
+    }
+}
+
+impl Op {
+    /// The largest cost that is sent.
+    fn most(self) -> u64 {
+        match self {
+            Self::SettleInFull => MAX_USED,
+            _ => MAX_COST,
         }
     }
 }
@@ -180,7 +192,7 @@ impl LuaStep {
         command.arg(self.keys.len()).arg(self.charges.len());
         for (charge, index) in self.charges.iter().zip(indexes) {
             command.arg(index + 1);
-            charge.write(command);
+            charge.write(self.op.most(), command);
         }
         if self.op.is_of_reservation() {
             command.arg(self.args.len());
@@ -192,8 +204,8 @@ impl LuaStep {
 }
 
 impl LuaCharge {
-    fn write<C: CommandWriter>(&self, command: &mut C) {
-        command.arg(self.cost.min(MAX_COST)).arg(self.first + 1);
+    fn write<C: CommandWriter>(&self, most: u64, command: &mut C) {
+        command.arg(self.cost.min(most)).arg(self.first + 1);
         if let Some(reserved) = &self.reserved {
             let mut limit = JoinedArguments::default();
             if self.gives_back {
@@ -275,6 +287,7 @@ fn write_limit<C: CommandWriter>(form: &Form, command: &mut C) {
             command.arg(match form.anchor() {
                 Anchor::Clock => "clock",
                 Anchor::FirstRequest => "first_request",
+                Anchor::Epoch => "epoch",
             });
         }
         Form::SlidingCounter(form) => {

@@ -526,10 +526,12 @@ mod tests {
             allowed: true,
             limit: 100,
             remaining: 50,
+            exceeded: 0,
             retry: Retry::Now,
             reset_at: NOW + lasts,
             delay: Micros::ZERO,
             at: NOW,
+            is_remembered: false,
         };
         let leased = Leased {
             outcome,

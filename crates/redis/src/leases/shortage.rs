@@ -167,6 +167,7 @@ fn denied_until(until: Instant, outcome: &Outcome, now: Instant) -> Outcome {
     Outcome {
         allowed: false,
         retry: Retry::After(Micros::from(until.saturating_duration_since(now))),
+        is_remembered: true,
         ..*outcome
     }
 }
@@ -193,10 +194,12 @@ mod tests {
             allowed: false,
             limit: 40,
             remaining: 0,
+            exceeded: 0,
             retry: Retry::After(Micros::from_millis(wait)),
             reset_at: AT + Micros::from_millis(whole),
             delay: Micros::ZERO,
             at: AT,
+            is_remembered: false,
         }
     }
 

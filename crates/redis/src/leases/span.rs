@@ -39,7 +39,7 @@ impl Span {
             Form::SlidingSlots(slots) => (slots.slot(), true),
             Form::SlidingCounter(counter) => (counter.window(), true),
             Form::FixedWindow(fixed) => match fixed.window() {
-                Window::Span(length) => (length, fixed.anchor() == Anchor::Clock),
+                Window::Span(length) => (length, fixed.anchor() != Anchor::FirstRequest),
                 Window::Month | Window::Year => return None,
             },
             Form::Bucket(_) | Form::SlidingLog(_) | Form::Concurrency(_) => return None,

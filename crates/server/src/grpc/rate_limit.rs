@@ -16,6 +16,10 @@ use super::{access, message};
 use crate::condition_steps::{MAX_CONDITION_STEPS, condition_steps};
 use crate::decider::Decider;
 
+/// Why a call fails by a limit with `on_store_failure: error`.
+const STORE_UNAVAILABLE: &str =
+    "the store cannot be reached, and `on_store_failure` of a limit is `error`";
+
 pub(super) async fn answer(
     decider: &Arc<Decider>,
     parts: &Parts,
@@ -43,7 +47,10 @@ pub(super) async fn answer(
         parts: &parts,
         decisions: receipt.decisions(),
     };
-    let body = GrpcBody::message(answer.framed(decider.headers));
+    if answer.decisions.fail_call() {
+        return Err(Status::new(Code::Unavailable, STORE_UNAVAILABLE));
+    }
+    let body = GrpcBody::message(answer.framed(&decider.answers));
     Ok(message::with_body(body))
 }
 
@@ -57,7 +64,7 @@ fn add_parts<'m>(
     asked: &RateLimitCall<'m>,
     rules: &RuleSet,
 ) -> Result<(), Status> {
-    grpc::add_parts(parts, asked, rules.is_by_descriptors())?;
+    grpc::add_parts(parts, asked, rules.descriptor_units())?;
     if parts.len() > 1 {
         let steps = condition_steps(rules, parts.iter().map(|part| &part.attributes));
         if steps > MAX_CONDITION_STEPS {

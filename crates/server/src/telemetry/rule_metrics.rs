@@ -110,7 +110,7 @@ impl Families {
             }
         }
         let own = rule.on_store_failure() as usize;
-        let modes = ["allow", "deny", "local"].into_iter().enumerate();
+        let modes = ["allow", "deny", "local", "error"].into_iter().enumerate();
         for ((index, mode), count) in modes.zip(counts.degraded()) {
             if count > 0 || (has_zeros && index == own) {
                 let labels = [id(), ("mode", mode.to_owned())];

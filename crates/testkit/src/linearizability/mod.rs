@@ -172,6 +172,7 @@ fn is_copy(history: &[HistoryCall], call: usize) -> bool {
                 let is_alike = *copy
                     == Outcome {
                         retry: copy.retry,
+                        is_remembered: copy.is_remembered,
                         ..*original
                     };
                 let is_first = copy.retry == original.retry && other < call;

@@ -45,6 +45,7 @@ impl ModelStates {
             let untouched = self.states[charge.limit].ask(form, 0, at);
             Outcome {
                 remaining: untouched.remaining,
+                exceeded: untouched.exceeded,
                 reset_at: untouched.reset_at,
                 ..asked
             }

@@ -26,7 +26,10 @@ impl Charged {
 
     /// Whether it is denied solely because the store was unavailable.
     pub fn is_failed(&self) -> bool {
-        self.without_store == Some(OnStoreFailure::Deny)
+        matches!(
+            self.without_store,
+            Some(OnStoreFailure::Deny | OnStoreFailure::Error)
+        )
     }
 }
 
@@ -99,7 +102,7 @@ impl Gate {
         let unknown = |allowed| unknown(allowed, charge.limit.capacity(), self.clock.now());
         match on_store_failure {
             OnStoreFailure::Allow => unknown(true),
-            OnStoreFailure::Deny => unknown(false),
+            OnStoreFailure::Deny | OnStoreFailure::Error => unknown(false),
             OnStoreFailure::Local => {
                 let share = Share::of(charge.scope, charge.limit, self.instances());
                 let (key, cost) = (charge.key, charge.cost);

@@ -205,8 +205,8 @@ impl Gate {
         let first_shadow = first_shadow.unwrap_or(steps.len());
         // What only counts waits to know whether the request holds permits; without any it is sent with the rest.
         let last = match pipeline.permit {
-            Some(_) => first_shadow,
-            None => first_shadow.saturating_sub(1),
+            None if !pipeline.is_together => first_shadow.saturating_sub(1),
+            _ => first_shadow,
         };
         let (before, last) = steps.split_at(last);
         for step in before {
@@ -255,6 +255,7 @@ impl Gate {
         }
         let asking = match call.verb {
             Verb::Charge => store.charge(&request),
+            Verb::Take => store.settle(&request),
             Verb::Peek => store.peek(&request),
             Verb::Preview => store.preview(&request),
         };
@@ -312,6 +313,7 @@ pub(super) fn run_step_in_memory(pipeline: &mut Pipeline, store: &MemoryStore, s
     }
     let outcomes = match call.verb {
         Verb::Charge => store.charge_regardless(&request),
+        Verb::Take => store.settle(&request),
         Verb::Peek => store.peek(&request),
         Verb::Preview => store.preview(&request),
     };

@@ -10,7 +10,7 @@ use tidegate_core::{Algorithm, Limit, Outcome, PermitId, Retry};
 
 use super::in_force::InForce;
 use super::observed_candidate::count_candidates;
-use super::rule_decision::{Lacking, RuleDecision, RuleDecisions};
+use super::rule_decision::{ChargeStage, Lacking, RuleDecision, RuleDecisions};
 use crate::reason::Reason;
 use crate::rules::{FrontEnd, MissingNames, OnStoreFailure, Rule};
 
@@ -33,6 +33,8 @@ pub struct LimitOutcome<'d> {
     /// The limit in force, or this instance's share of it if it decided locally; none if the rule denies
     /// the request outright.
     pub limit: Option<&'d Limit>,
+    /// The same, whole if this instance's share decided.
+    pub whole: Option<&'d Limit>,
     /// Which of the rule's limits it is.
     pub index: usize,
     /// Its outcome.
@@ -90,11 +92,23 @@ impl Decision {
     pub fn is_failed(&self) -> bool {
         self.headline().is_some_and(|limit| {
             let denies = if limit.is_degraded {
-                limit.rule.on_store_failure() == OnStoreFailure::Deny
+                matches!(
+                    limit.rule.on_store_failure(),
+                    OnStoreFailure::Deny | OnStoreFailure::Error
+                )
             } else {
                 limit.reason == Some(Reason::StoreUnavailable)
             };
             !limit.outcome.allowed && denies
+        })
+    }
+
+    /// Whether the whole call fails, because the store is unavailable and an enforced rule's `on_store_failure` is
+    /// `error`.
+    pub fn fails_call(&self) -> bool {
+        self.enforced_rules().any(|rule| {
+            let policy = self.in_force.at(rule.rule).on_store_failure();
+            policy == OnStoreFailure::Error && rule.is_degraded()
         })
     }
 
@@ -224,13 +238,15 @@ impl Decision {
     #[inline]
     fn outcome<'d>(&'d self, decided: &'d RuleDecision, index: usize) -> LimitOutcome<'d> {
         let answer = &decided.answers[index];
+        let whole = decided.limits(&self.in_force).get(index);
         let limit = match &answer.share {
             Some(share) => Some(&share.part),
-            None => decided.limits(&self.in_force).get(index),
+            None => whole,
         };
         LimitOutcome {
             rule: self.in_force.shared(decided.rule),
             limit,
+            whole,
             index,
             outcome: &answer.outcome,
             is_shadow: decided.is_shadow,
@@ -356,6 +372,23 @@ impl<'d> LimitOutcome<'d> {
     /// What the request was charged, or asked for, in the unit of the rule.
     pub fn cost(&self) -> u64 {
         self.decided.cost
+    }
+
+    /// How much the request wanted of it; zero if it only asked.
+    pub fn hits(&self) -> u64 {
+        match self.decided.stage {
+            ChargeStage::Peek => 0,
+            _ => self.decided.cost,
+        }
+    }
+
+    /// What was used of it before the request, also beyond the limit.
+    pub fn used_before(&self) -> u64 {
+        let used = self.outcome.used();
+        match self.decided.took(self.outcome) {
+            true => used.saturating_sub(self.decided.cost),
+            false => used,
+        }
     }
 
     /// Whether it is a limit of the rule's [candidate](Rule::candidate).

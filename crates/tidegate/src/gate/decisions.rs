@@ -97,6 +97,11 @@ impl Decisions {
         self.iter().any(Decision::is_failed)
     }
 
+    /// Whether the call fails instead of being answered: see [`Decision::fails_call`].
+    pub fn fail_call(&self) -> bool {
+        self.iter().any(Decision::fails_call)
+    }
+
     /// The outcome that decided, of all parts: see [`Decision::headline`].
     pub fn headline(&self) -> Option<LimitOutcome<'_>> {
         if let Some(decision) = self.only() {

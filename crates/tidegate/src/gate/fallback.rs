@@ -28,7 +28,9 @@ impl Gate {
         let (in_force, rules) = pipeline.rules_of_mut(step);
         let policy = |rule: &RuleDecision| match in_force.at(rule.rule).on_store_failure() {
             // A rule that is charged nothing has nothing to deny.
-            OnStoreFailure::Deny if rule.is_uncharged => OnStoreFailure::Allow,
+            OnStoreFailure::Deny | OnStoreFailure::Error if rule.is_uncharged => {
+                OnStoreFailure::Allow
+            }
             policy => policy,
         };
         let mut rules: SmallVec<[(&mut RuleDecision, RuleShares); 2]> = rules
@@ -39,7 +41,7 @@ impl Gate {
             })
             .collect();
         for (rule, _) in &rules {
-            if policy(rule) == OnStoreFailure::Deny {
+            if matches!(policy(rule), OnStoreFailure::Deny | OnStoreFailure::Error) {
                 verb = Verb::Peek;
             }
             if is_counted {
@@ -72,7 +74,7 @@ impl Gate {
             let answer = |capacity: u64| {
                 let mut answer = match policy {
                     OnStoreFailure::Allow => LimitDecision::of(unknown(true, capacity, now)),
-                    OnStoreFailure::Deny => LimitDecision {
+                    OnStoreFailure::Deny | OnStoreFailure::Error => LimitDecision {
                         failure: Some(Reason::StoreUnavailable),
                         ..LimitDecision::of(unknown(false, capacity, now))
                     },
@@ -92,6 +94,7 @@ impl Gate {
                 answer
             };
             rule.answers = capacities.into_iter().map(answer).collect();
+            rule.deny_exceeded(now);
         }
     }
 
@@ -122,6 +125,7 @@ pub(super) fn unknown(allowed: bool, capacity: u64, now: Timestamp) -> Outcome {
         allowed,
         limit: capacity,
         remaining: if allowed { capacity } else { 0 },
+        exceeded: 0,
         retry: if allowed {
             Retry::Now
         } else {
@@ -130,5 +134,6 @@ pub(super) fn unknown(allowed: bool, capacity: u64, now: Timestamp) -> Outcome {
         reset_at: now,
         delay: Micros::ZERO,
         at: now,
+        is_remembered: false,
     }
 }

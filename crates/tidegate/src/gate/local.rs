@@ -83,8 +83,10 @@ impl Local {
             Verb::Peek => return self.counters.peek(&asked),
             Verb::Preview => return self.counters.preview(&asked),
             Verb::Charge => self.counters.charge(&asked),
+            Verb::Take => self.counters.settle(&asked),
         };
-        if outcomes.iter().all(|outcome| outcome.allowed) {
+        let is_taken = request.verb == Verb::Take;
+        if is_taken || outcomes.iter().all(|outcome| outcome.allowed) {
             let taken = request.charges.iter().filter(|charge| charge.cost > 0);
             for charge in taken.filter(|charge| !charge.share.whole.is_concurrency()) {
                 let debt = Debt {
@@ -167,8 +169,11 @@ impl Local {
         let Some(used) = store.and_then(|store| store.last_used(&charge.of(whole))) else {
             return;
         };
-        let used = u128::from(used) * u128::from(part.capacity());
-        let expected = used.div_ceil(u128::from(whole.capacity()).max(1));
+        let expected = match u128::from(whole.capacity()) {
+            // What grants nothing is used as far as it is.
+            0 => u128::from(used),
+            whole => (u128::from(used) * u128::from(part.capacity())).div_ceil(whole),
+        };
         let expected = u64::try_from(expected).unwrap_or(u64::MAX);
         let known = self.used(&charge.of(part), at);
         let missing = Charge {
@@ -191,9 +196,8 @@ impl Local {
             at,
             permit: None,
         };
-        let remaining = |outcomes: Outcomes| outcomes.first().map(|outcome| outcome.remaining);
-        let remaining = remaining(self.counters.peek(&asked)).unwrap_or_default();
-        charge.limit.capacity().saturating_sub(remaining)
+        let asked = self.counters.peek(&asked);
+        asked.first().map_or(charge.limit.capacity(), Outcome::used)
     }
 
     /// Whether nothing is left to reconcile.

@@ -192,6 +192,8 @@ impl RuleMatcher<'_, '_> {
             stage: stage_of(rule),
             is_shadow: rule.mode() == Mode::Shadow,
             is_settled: false,
+            is_taken: false,
+            is_withheld: false,
             key,
             cost,
             unit_cost,

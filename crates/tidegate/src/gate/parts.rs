@@ -2,13 +2,14 @@
 //! sends in one call.
 //!
 //! By rules, the parts are one request: all of them are charged or none is. By descriptors, each is
-//! charged on its own. What a part has spent already is taken as far as it fits, by rules that settle.
+//! charged on its own, unless the settings say that a call is charged as a whole. What a part has spent already is taken
+//! as far as it fits, by rules that settle; by descriptors in full, where the limit counts what is beyond it.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 use smol_str::SmolStr;
-use tidegate_core::{Costs, Timestamp};
+use tidegate_core::{Costs, Limit, Timestamp};
 
 use super::in_force::{InForce, RuleState};
 use super::matching::{MatchTerms, match_rules};
@@ -80,12 +81,13 @@ impl<'a, 'b> From<&'a [Part<'b>]> for Asked<'a, 'b> {
 /// One part of a request.
 #[derive(Debug, Clone)]
 pub struct Part<'a> {
-    /// What is known of it. A cost of zero asks, and is denied when nothing remains.
+    /// What is known of it. A cost of zero asks, and is denied when nothing remains; by descriptors, of a window of the
+    /// clock, when more is used than it grants.
     pub attributes: Attributes<'a>,
     /// The limit that the caller brings, instead of those of the rules.
     pub grant: Option<Grant>,
     /// Whether the cost has been spent already. What does not fit is then taken as far as it goes, by
-    /// rules that [settle](Rule::settles).
+    /// rules that [settle](Rule::settles); by descriptors in full.
     pub is_spent: bool,
 }
 
@@ -99,17 +101,49 @@ impl<'a> Part<'a> {
         }
     }
 
+    /// Whether it has a cost of its own, apart from that of the whole call.
+    fn has_own_cost(&self) -> bool {
+        self.is_spent || self.attributes.costs().plain() == Some(0)
+    }
+
     /// Whether it is decided like a request of its own.
     fn is_plain(&self) -> bool {
-        self.grant.is_none() && !self.is_spent && self.attributes.costs().plain() != Some(0)
+        self.grant.is_none() && !self.has_own_cost()
     }
 }
 
-/// A pipeline for all parts by rules, one for each part by descriptors.
+/// A pipeline for all parts by rules. By descriptors one for each part, unless a call is charged as a whole.
 pub(super) fn pipelines_of(gate: &Gate, rules: &RulesInForce, parts: &[Part<'_>]) -> Vec<Pipeline> {
     if !rules.is_by_descriptors() || parts.is_empty() {
         return vec![pipeline(gate, rules, parts, 0)];
     }
+    let is_replaced = replaced_parts(rules, parts);
+    if rules.is_all_or_nothing() && !parts.iter().any(Part::has_own_cost) {
+        let mut together = pipeline(gate, rules, parts, 0);
+        together.rules.retain(|rule| !is_replaced[rule.part]);
+        together.is_together = true;
+        let in_force = Arc::clone(&together.in_force);
+        for rule in &mut together.rules {
+            // A quota that is used up does not deny the request while another has room.
+            if in_force.at(rule.rule).is_quota() {
+                rule.stage = ChargeStage::Shadow;
+            }
+        }
+        return vec![together];
+    }
+    let alone = parts.chunks(1).zip(is_replaced).enumerate();
+    let pipelines = alone.map(|(index, (part, is_replaced))| {
+        if is_replaced {
+            let times = (None, Timestamp::EPOCH);
+            return Pipeline::new(Arc::clone(&rules.0), times);
+        }
+        pipeline(gate, rules, part, index)
+    });
+    pipelines.collect()
+}
+
+/// Of which parts the limit does not apply, because that of another part replaces it.
+fn replaced_parts(rules: &RulesInForce, parts: &[Part<'_>]) -> SmallVec<[bool; 4]> {
     let mut replaced: SmallVec<[&str; 4]> = SmallVec::new();
     let found: SmallVec<[Option<&Rule>; 4]> = parts
         .iter()
@@ -123,24 +157,32 @@ pub(super) fn pipelines_of(gate: &Gate, rules: &RulesInForce, parts: &[Part<'_>]
             replaced.extend(names.map(String::as_str));
         })
         .collect();
-    let alone = parts.chunks(1).zip(found).enumerate();
-    let pipelines = alone.map(|(index, (part, rule))| {
+    let is_replaced = |rule: Option<&Rule>| {
         let name = rule.map_or("", Rule::limit_name);
-        // A limit that another one replaces does not apply.
-        if !name.is_empty() && replaced.contains(&name) {
-            let times = (None, Timestamp::EPOCH);
-            return Pipeline::new(Arc::clone(&rules.0), times);
-        }
-        pipeline(gate, rules, part, index)
-    });
-    pipelines.collect()
+        !name.is_empty() && replaced.contains(&name)
+    };
+    found.into_iter().map(is_replaced).collect()
 }
 
 /// A pipeline that decides these parts together.
 fn pipeline(gate: &Gate, rules: &RulesInForce, parts: &[Part<'_>], first_part: usize) -> Pipeline {
     let at = parts.iter().find_map(|part| part.attributes.time());
     let now = at.unwrap_or_else(|| gate.clock.now());
-    let (in_force, matched) = match_parts(&rules.0, parts, gate.terms(now), first_part);
+    let (in_force, mut matched) = match_parts(&rules.0, parts, gate.terms(now), first_part);
+    for rule in &mut matched {
+        let part = &parts[rule.part - first_part];
+        let mut limits = rule.limits(&in_force).iter();
+        let scope = in_force.at(rule.rule).scope();
+        let counts_excess = scope.is_charged_in_full() && limits.all(Limit::holds_excess);
+        if part.attributes.costs().plain() == Some(0) {
+            rule.stage = ChargeStage::Peek;
+            // Of a limit that is not exceeded what asks for nothing is allowed; of others, if one more would be.
+            rule.cost = u64::from(!counts_excess);
+        }
+        // Units that were taken in advance are used first.
+        let is_taken = part.is_spent && counts_excess && !scope.is_leased();
+        rule.is_taken = is_taken && rule.key.is_some();
+    }
     let mut pipeline = Pipeline::new(in_force, (at, now)).for_parts(parts, first_part);
     pipeline.permit = gate.new_permit(&pipeline.in_force, &matched);
     pipeline.rules = matched;
@@ -183,10 +225,6 @@ fn match_parts(
         };
         for rule in &mut matched {
             rule.part = first_part + index;
-            if part.attributes.costs().plain() == Some(0) {
-                rule.stage = ChargeStage::Peek;
-                rule.cost = 1;
-            }
         }
         all.append(&mut matched);
     }
@@ -221,6 +259,8 @@ fn match_ad_hoc(
         stage: ChargeStage::Enforced,
         is_shadow: false,
         is_settled: false,
+        is_taken: false,
+        is_withheld: false,
         key,
         cost,
         unit_cost: 1,

@@ -32,6 +32,8 @@ pub(super) struct Pipeline {
     pub(super) first_part: usize,
     /// Whether nothing is to be charged.
     pub(super) is_preview: bool,
+    /// Whether shadow rules, too, are charged only if no enforced rule denies.
+    pub(super) is_together: bool,
 }
 
 /// What matters about a part after its rules have matched.
@@ -56,6 +58,8 @@ pub(super) enum Step {
 pub(super) enum Verb {
     /// Take them.
     Charge,
+    /// Take them in full without asking, and say whether they would have been allowed.
+    Take,
     /// Say whether they would be allowed, over the state as it is.
     Peek,
     /// Answer as if they were taken.
@@ -103,6 +107,7 @@ impl Pipeline {
             parts: SmallVec::new(),
             first_part: 0,
             is_preview: false,
+            is_together: false,
         }
     }
 
@@ -200,13 +205,22 @@ impl Pipeline {
                 denies_outright() || !earlier.all(RuleDecision::lets_pass)
             }
             Step::Together(ChargeStage::Address) => denies_outright(),
-            Step::Together(ChargeStage::Shadow) | Step::Shadow(_) => false,
+            Step::Together(ChargeStage::Shadow) | Step::Shadow(_) => self.is_denied_together(),
         };
+        let is_taken = || !self.parts.is_empty() && self.rules_of(step).all(|rule| rule.is_taken);
         match is_peek {
             true => Verb::Peek,
             false if self.is_preview => Verb::Preview,
+            false if is_taken() => Verb::Take,
             false => Verb::Charge,
         }
+    }
+
+    /// Whether the parts are charged as a whole, and nothing is because one of them is denied.
+    fn is_denied_together(&self) -> bool {
+        let denies =
+            |rule: &RuleDecision| rule.stage == ChargeStage::Enforced && !rule.is_allowed();
+        self.is_together && self.rules.iter().any(denies)
     }
 
     /// Records what the store answered to the call of a step.
@@ -217,6 +231,16 @@ impl Pipeline {
         let (in_force, rules) = self.rules_of_mut(step);
         for rule in rules {
             rule.record(in_force, &mut outcomes, now);
+        }
+        if step == Step::Together(ChargeStage::Peek) {
+            self.deny_exceeded();
+        }
+    }
+
+    /// Denies what only asks, of limits that are exceeded.
+    pub(super) fn deny_exceeded(&mut self) {
+        for rule in &mut self.rules {
+            rule.deny_exceeded(self.now);
         }
     }
 
@@ -263,7 +287,12 @@ impl Pipeline {
     }
 
     /// The decision about each part.
-    pub(super) fn finish_parts(self, decisions: &mut SmallVec<[Decision; 1]>) {
+    pub(super) fn finish_parts(mut self, decisions: &mut SmallVec<[Decision; 1]>) {
+        if self.is_denied_together() {
+            for rule in &mut self.rules {
+                rule.is_withheld = true;
+            }
+        }
         note_use(&self.in_force, &self.rules);
         let permit = self.permit.filter(|_| self.is_allowed());
         let mut rules = self.rules.into_iter().peekable();

@@ -31,6 +31,10 @@ pub(super) struct RuleDecision {
     pub(super) is_shadow: bool,
     /// Whether it is settled after the decision, because its cost has been spent already.
     pub(super) is_settled: bool,
+    /// Whether its cost has been spent already and is charged in full, whatever its limits answer.
+    pub(super) is_taken: bool,
+    /// Whether it allows its part and is not charged, because another part of the call is denied.
+    pub(super) is_withheld: bool,
     /// Whose state is charged. None: the rule denies the request outright.
     pub(super) key: Option<SmolStr>,
     pub(super) cost: u64,
@@ -98,10 +102,12 @@ impl LimitDecision {
             allowed: false,
             limit: 0,
             remaining: 0,
+            exceeded: 0,
             retry: Retry::Never,
             reset_at: now,
             delay: Micros::ZERO,
             at: now,
+            is_remembered: false,
         })
     }
 }
@@ -123,6 +129,8 @@ impl RuleDecision {
             stage: stage_of(rule),
             is_shadow: rule.mode() == Mode::Shadow,
             is_settled: false,
+            is_taken: false,
+            is_withheld: false,
             key: None,
             cost: 0,
             unit_cost: 0,
@@ -238,10 +246,32 @@ impl RuleDecision {
                 Grant::Blocked => Reason::Blocked,
                 Grant::Limits(_) | Grant::Unlimited => Reason::MissingAttribute,
             }
+        } else if answer.outcome.limit == 0 {
+            // What grants nothing is a limit of descriptors, and is counted.
+            Reason::Blocked
         } else if answer.outcome.retry == Retry::Never {
             Reason::TooExpensive
         } else {
             Reason::OverLimit
+        }
+    }
+
+    /// Whether it took its cost.
+    pub(super) fn took(&self, outcome: &Outcome) -> bool {
+        let is_admitted = outcome.allowed && !self.is_withheld && self.stage != ChargeStage::Peek;
+        is_admitted || self.is_taken || self.is_settled
+    }
+
+    /// Denies what only asks, of a limit that is exceeded.
+    pub(super) fn deny_exceeded(&mut self, now: Timestamp) {
+        if self.stage != ChargeStage::Peek || self.cost > 0 {
+            return;
+        }
+        for LimitDecision { outcome, .. } in &mut self.answers {
+            if outcome.exceeded > 0 {
+                outcome.allowed = false;
+                outcome.retry = Retry::After(outcome.reset_at.since(now));
+            }
         }
     }
 

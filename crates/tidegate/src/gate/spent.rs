@@ -32,6 +32,7 @@ impl Pipeline {
         let mut is_any = false;
         for rule in &mut self.rules {
             let is_uncharged = match rule.stage {
+                _ if rule.is_taken => false,
                 ChargeStage::Peek | ChargeStage::Address => false,
                 ChargeStage::Enforced => is_whole_uncharged || denied.contains(&rule.part),
                 ChargeStage::Shadow => !rule.is_allowed(),
@@ -77,6 +78,7 @@ impl Pipeline {
 /// Records what a limit answers to the same charge after it was settled.
 fn record_settled(outcome: &mut Outcome, settled: &Outcome) {
     outcome.remaining = settled.remaining;
+    outcome.exceeded = settled.exceeded;
     outcome.reset_at = settled.reset_at;
     // One that fits is counted now, and the request is denied by others.
     if !outcome.allowed {

@@ -194,6 +194,8 @@ impl RuleMatcher<'_, '_> {
             stage: ChargeStage::Enforced,
             is_shadow: false,
             is_settled: false,
+            is_taken: false,
+            is_withheld: false,
             key: (!is_blocked).then(|| SmolStr::new(key)),
             cost,
             unit_cost,

@@ -178,7 +178,7 @@ pub struct RuleCounts {
     decisions: [[AtomicU64; Verdict::ALL.len() + 1]; FrontEnd::ALL.len()],
     denied: [AtomicU64; Reason::ALL.len()],
     /// By the action when the store fails: allow, deny, local.
-    pub(crate) degraded: [AtomicU64; 3],
+    pub(crate) degraded: [AtomicU64; 4],
     pub(crate) condition_failures: AtomicU64,
     pub(crate) unread_costs: AtomicU64,
     delayed: AtomicU64,
@@ -228,8 +228,8 @@ impl RuleCounts {
     }
 
     /// Decisions without the store, by action: allow, deny, local.
-    pub fn degraded(&self) -> [u64; 3] {
-        [0, 1, 2].map(|index: usize| self.degraded[index].load(Ordering::Relaxed))
+    pub fn degraded(&self) -> [u64; 4] {
+        [0, 1, 2, 3].map(|index: usize| self.degraded[index].load(Ordering::Relaxed))
     }
 
     /// Conditions that could not be evaluated, so that `match`, or an item of `except`, did not hold.
@@ -305,11 +305,14 @@ impl Rule {
         let has = |is_meant: fn(&Grant) -> bool| self.grants.iter().any(is_meant);
         let can = match reason {
             Reason::OverLimit | Reason::TooExpensive => {
-                has(|grant| matches!(grant, Grant::Limits(_)))
+                has(|grant| matches!(grant, Grant::Limits(_)) && !grant.grants_nothing())
             }
-            Reason::Blocked => has(|grant| *grant == Grant::Blocked),
+            Reason::Blocked => has(Grant::grants_nothing),
             Reason::MissingAttribute => self.missing == Missing::Deny && !self.per.is_empty(),
-            Reason::StoreUnavailable => self.on_store_failure == OnStoreFailure::Deny,
+            Reason::StoreUnavailable => matches!(
+                self.on_store_failure,
+                OnStoreFailure::Deny | OnStoreFailure::Error
+            ),
             Reason::InvalidCredentials | Reason::KeysUnavailable => self.reads_identity(),
             Reason::Unpriced => self.unit.as_str() == MONEY,
         };

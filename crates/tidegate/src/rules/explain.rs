@@ -216,7 +216,10 @@ impl Grant {
 
 /// Limits as rules write them.
 pub(crate) fn limits_text(limits: &[Limit]) -> String {
-    let texts = limits.iter().map(|limit| limit.rate().to_string());
+    let texts = limits.iter().map(|limit| match limit.capacity() {
+        0 => "blocked".to_owned(),
+        _ => limit.rate().to_string(),
+    });
     texts.collect::<Vec<_>>().join("; ")
 }
 

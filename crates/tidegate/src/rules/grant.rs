@@ -27,6 +27,11 @@ pub enum Grant {
 }
 
 impl Grant {
+    /// Whether it denies every request. A limit of descriptors that grants nothing is counted all the same.
+    pub(super) fn grants_nothing(&self) -> bool {
+        *self == Self::Blocked || self.limits().iter().any(|limit| limit.capacity() == 0)
+    }
+
     /// The limits that it has.
     pub fn limits(&self) -> &[Limit] {
         match self {

@@ -7,7 +7,7 @@ use tidegate_core::limit::{MAX_COUNT, MAX_SLOTS};
 use super::read_adaptive;
 use super::read_budget::UNSETTLED;
 use super::read_limit::{ALGORITHMS, ANCHORS};
-use super::read_rule::{MISSING, MODES, ON_STORE_FAILURE, SYNCS};
+use super::read_rule::{MISSING, MODES, ON_STORE_FAILURE, ON_STORE_FAILURE_OF_DESCRIPTOR, SYNCS};
 use crate::internal::document::{Key, Kind, words};
 
 const SPAN: Kind = Kind::Named("Span", &Kind::Pattern(r"^\s*[0-9]+\s*[A-Za-z]+\s*$"));
@@ -192,7 +192,7 @@ pub(super) static REPLACED: [Key; 1] = [
 pub(super) static OWN: [Key; 10] = [
     ALGORITHM, ANCHOR, SLOTS, STRICT, SHAPE, MAX_DELAY, LEASE_TTL,
     Key::new("burst", COUNT, "how many at once").like("20").needs(&["token_bucket", "leaky_bucket"]),
-    FAILURE,
+    Key::new("on_store_failure", Kind::Words(const { &words(&ON_STORE_FAILURE_OF_DESCRIPTOR) }), "what happens to requests while the store cannot answer; `error` fails the call, and Envoy's `failure_mode_deny` decides").or("local").like("error"),
     SYNC,
 ];
 

@@ -58,6 +58,7 @@ pub use counts::{BudgetKind, CandidateChange, FrontEnd, RuleCounts, Verdict};
 pub use denied::{DenialAnswer, DenialFacts};
 #[doc(hidden)]
 pub use descriptors::StatPath;
+pub use descriptors::Units;
 pub use digest::ValueDigest;
 pub(crate) use explain::{Explaining, limits_text};
 pub use explain::{FailedCondition, ShowValue};
@@ -115,6 +116,12 @@ pub struct RuleSettings {
     pub described_by: Option<DescribingFrontEnd>,
     /// The current time, to warn about rules that have expired. None: no such warning.
     pub now: Option<Timestamp>,
+    /// Where the windows of weeks, months and years begin, of rules in the form of envoyproxy/ratelimit.
+    pub units: Units,
+    /// Whether all of their limits are quotas.
+    pub quota: bool,
+    /// Whether a call charges nothing by them if one of its descriptors is denied and none has a cost of its own.
+    pub all_or_nothing: bool,
 }
 
 impl Default for RuleSettings {
@@ -124,6 +131,9 @@ impl Default for RuleSettings {
             secret_attributes: Vec::new(),
             described_by: None,
             now: None,
+            units: Units::default(),
+            quota: false,
+            all_or_nothing: false,
         }
     }
 }
@@ -300,6 +310,19 @@ impl RuleSet {
         self.descriptors.is_some()
     }
 
+    /// How the units of time of their limits are meant, if they are written as descriptors.
+    #[doc(hidden)]
+    pub fn descriptor_units(&self) -> Option<Units> {
+        let descriptors = self.descriptors.as_ref()?;
+        Some(descriptors.settings().units)
+    }
+
+    /// Whether a call is charged as a whole although they are written as descriptors.
+    pub(crate) fn is_all_or_nothing(&self) -> bool {
+        let descriptors = self.descriptors.as_ref();
+        descriptors.is_some_and(|descriptors| descriptors.settings().all_or_nothing)
+    }
+
     /// The canonical form of rules that are written as descriptors.
     #[doc(hidden)]
     pub fn descriptors(&self) -> Option<&serde_json::Value> {
@@ -320,11 +343,14 @@ impl RuleSet {
         match &self.descriptors {
             Some(descriptors) => {
                 let (scope, key) = descriptors.counter(attributes);
-                let rule = Rule {
+                let mut rule = Rule {
                     scope,
                     settles: true,
                     ..Rule::ad_hoc(grant.clone())
                 };
+                if let Some(descriptor) = &mut rule.descriptor {
+                    descriptor.is_quota = descriptors.settings().quota;
+                }
                 (rule, key)
             }
             None => (Rule::ad_hoc(grant.clone()), Rule::whole_key(attributes)),

@@ -204,6 +204,13 @@ pub(super) const ON_STORE_FAILURE: [(&str, OnStoreFailure); 3] = [
     ("deny", OnStoreFailure::Deny),
     ("local", OnStoreFailure::Local),
 ];
+/// A descriptor limit may also fail the call of Envoy.
+pub(super) const ON_STORE_FAILURE_OF_DESCRIPTOR: [(&str, OnStoreFailure); 4] = [
+    ("allow", OnStoreFailure::Allow),
+    ("deny", OnStoreFailure::Deny),
+    ("local", OnStoreFailure::Local),
+    ("error", OnStoreFailure::Error),
+];
 pub(super) const SYNCS: [(&str, Consistency); 2] = [
     ("exact", Consistency::Exact),
     ("leased", Consistency::Leased),

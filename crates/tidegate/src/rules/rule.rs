@@ -122,6 +122,8 @@ pub enum OnStoreFailure {
     /// Goes on with counters of this instance alone.
     #[default]
     Local,
+    /// Fails the call of Envoy, whose settings say what follows; stops other requests. Of descriptor limits only.
+    Error,
 }
 
 /// How instances that share a store agree.

@@ -12,7 +12,7 @@ use super::matching::Match;
 use super::read_adaptive::default_burst;
 use super::read_budget::UNSETTLED;
 use super::read_limit::ANCHORS;
-use super::read_rule::{MISSING, MODES, ON_STORE_FAILURE, SYNCS};
+use super::read_rule::{MISSING, MODES, ON_STORE_FAILURE_OF_DESCRIPTOR, SYNCS};
 use super::rule::{Cost, Rule};
 use crate::adaptive::{Adaptive, AdaptiveBounds};
 use crate::internal::document::{self, Entry, Kind, Node, ScalarKind, Value as Written};
@@ -94,7 +94,7 @@ impl Rule {
         put("mode", word(&MODES, self.mode));
         put(
             "on_store_failure",
-            word(&ON_STORE_FAILURE, self.on_store_failure),
+            word(&ON_STORE_FAILURE_OF_DESCRIPTOR, self.on_store_failure),
         );
         let denied = self.denied.as_ref().map(|denied| denied.written());
         put("denied", denied.unwrap_or_default());

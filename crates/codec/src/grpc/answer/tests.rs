@@ -44,7 +44,7 @@ fn call(domain: &str, entries: &[(&str, &str)]) -> RateLimitRequest {
 fn answered(gate: &Gate, asked: &RateLimitRequest) -> RateLimitResponse {
     let rules = gate.rules();
     let asked = &RateLimitCall::of(asked);
-    let parts = parts(asked, rules.is_by_descriptors()).unwrap();
+    let parts = parts(asked, rules.descriptor_units()).unwrap();
     let decided = gate.try_decide_by(&rules, FrontEnd::Grpc, &parts[..]);
     let decisions = decided.unwrap().into_decisions();
     let answer = RateLimitAnswer {
@@ -54,7 +54,7 @@ fn answered(gate: &Gate, asked: &RateLimitRequest) -> RateLimitResponse {
         decisions: &decisions,
     };
     let mut frames = MessageBuffer::default();
-    frames.put(answer.framed(HeaderSettings::default()));
+    frames.put(answer.framed(&AnswerSettings::default()));
     let message = frames.take().unwrap().unwrap();
     assert!(frames.is_empty());
     let response: RateLimitResponse = decode(message.clone()).unwrap();

@@ -123,6 +123,22 @@ pub enum LimitCode {
     OverLimit = 2,
 }
 
+impl Unit {
+    /// Its name in protobuf.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "UNKNOWN",
+            Self::Second => "SECOND",
+            Self::Minute => "MINUTE",
+            Self::Hour => "HOUR",
+            Self::Day => "DAY",
+            Self::Month => "MONTH",
+            Self::Year => "YEAR",
+            Self::Week => "WEEK",
+        }
+    }
+}
+
 /// Units of time: of `RateLimitResponse.CurrentLimit.Unit` and of `envoy.type.v3.RateLimitUnit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enumeration)]
 #[repr(i32)]

@@ -182,7 +182,14 @@ fn limit_words(limit: &Limit) -> [u64; 6] {
         Some(Window::Span(span)) => span.get(),
     };
     let (kind, first, second) = match limit.algorithm() {
-        Algorithm::FixedWindow { anchor } => (0, u64::from(anchor == Anchor::FirstRequest), 0),
+        Algorithm::FixedWindow { anchor } => {
+            let anchor = match anchor {
+                Anchor::Clock => 0,
+                Anchor::FirstRequest => 1,
+                Anchor::Epoch => 2,
+            };
+            (0, anchor, 0)
+        }
         Algorithm::SlidingWindowLog => (1, 0, 0),
         Algorithm::SlidingWindowCounter => (2, 0, 0),
         Algorithm::SlidingWindowSlots { slots, strict } => {
@@ -211,13 +218,17 @@ fn read_limit<R: Read>(from: &mut WordReader<R>) -> Result<Limit, SnapshotError>
         burst: burst.checked_sub(1),
     };
     let algorithm = match kind {
-        0 => Algorithm::FixedWindow {
-            anchor: if first == 0 {
-                Anchor::Clock
-            } else {
-                Anchor::FirstRequest
-            },
-        },
+        0 => {
+            let window = rate.window.ok_or(SnapshotError::Damaged)?;
+            let anchor = match first {
+                0 => Anchor::Clock,
+                1 => Anchor::FirstRequest,
+                2 => Anchor::Epoch,
+                _ => return Err(SnapshotError::Damaged),
+            };
+            let limit = Limit::fixed_window(count, window, anchor);
+            return limit.map_err(|_| SnapshotError::Damaged);
+        }
         1 => Algorithm::SlidingWindowLog,
         2 => Algorithm::SlidingWindowCounter,
         3 => Algorithm::SlidingWindowSlots {

@@ -3,7 +3,6 @@
 use super::Stripe;
 use crate::memory::forms::{InlineForm, StateHome, StateStep, Task};
 use crate::memory::shared::SharedCounts;
-use crate::memory::slot::Packed;
 use crate::reservation::Adjusted;
 use crate::time::Timestamp;
 
@@ -70,7 +69,7 @@ impl Stripe {
         let Some(slot_index) = self.table.find(task.hash) else {
             return 0;
         };
-        let state = F::State::unpack(self.table.get(slot_index).words);
+        let state = form.read(&self.table.get(slot_index));
         form.given_back(state, task.cost, charged_at, task.now)
     }
 }

@@ -228,10 +228,12 @@ fn a_leased_window_never_admits_more_than_its_limit() {
                         allowed: true,
                         limit: count,
                         remaining: 0,
+                        exceeded: 0,
                         retry: Retry::Now,
                         reset_at: now,
                         delay: Micros::ZERO,
                         at: hand.charged_at,
+                        is_remembered: false,
                     };
                     let request = Request::new(&unused).at(now);
                     let step = LuaStep::give_back(&keys(), &plan(&request), &[outcome]).unwrap();

@@ -53,7 +53,7 @@ fn scope<'n>(
             let _ = write!(name, "-{}.{pattern}", pattern.len());
         }
     }
-    let scope = Scope::new(&name);
+    let scope = Scope::new(&name).charged_in_full();
     if is_secret {
         scope.with_secret_keys()
     } else {

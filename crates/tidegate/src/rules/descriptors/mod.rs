@@ -15,6 +15,7 @@ mod read_grant;
 mod spelling;
 mod stat;
 mod tree;
+mod units;
 mod wildcard;
 
 pub(super) use descriptor::Descriptor;
@@ -23,6 +24,7 @@ pub(super) use read::{are_written, read};
 pub(super) use read_grant::UNITS;
 pub use stat::StatPath;
 pub(super) use tree::Descriptors;
+pub use units::Units;
 
 use crate::attributes::Attributes;
 

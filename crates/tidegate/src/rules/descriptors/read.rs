@@ -263,7 +263,7 @@ impl DescriptorReader<'_> {
         steps: &[DescriptorStep],
     ) -> Option<u32> {
         let before = self.problems.error_count();
-        let limit = read_rate_limit(node, spot, own, self.problems);
+        let limit = read_rate_limit((spot, node), own, self.settings.units, self.problems);
         if self.problems.error_count() > before {
             return None;
         }
@@ -304,7 +304,7 @@ impl DescriptorReader<'_> {
                 steps: self.steps_of_rule(steps, modes),
                 name: limit.name,
                 replaces: limit.replaces,
-                is_quota: modes.is_quota,
+                is_quota: modes.is_quota || self.settings.quota,
                 unit: limit.unit,
                 metadata: modes.metadata.clone(),
             })),

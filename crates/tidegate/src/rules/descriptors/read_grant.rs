@@ -1,16 +1,16 @@
 //! Reads the limit of a descriptor: its `rate_limit`, and how it is counted from the block
 //! `tidegate`.
 
-use tidegate_core::limit::MAX_COUNT;
+use tidegate_core::limit::{MAX_COUNT, MAX_WINDOW_COUNT};
 use tidegate_core::{Algorithm, Limit, Micros, Rate, Window};
 
-use super::places;
 use super::read::read_flag;
+use super::{Units, places};
 use crate::internal::document::{Fields, Node, Problems, Spot};
 use crate::rules::grant::Grant;
 use crate::rules::keys::{OWN, RATE_LIMIT, REPLACED};
 use crate::rules::read_limit::{self, Counting};
-use crate::rules::read_rule::{ON_STORE_FAILURE, SYNCS, chosen};
+use crate::rules::read_rule::{ON_STORE_FAILURE_OF_DESCRIPTOR, SYNCS, chosen};
 use crate::rules::rule::{Consistency, OnStoreFailure};
 
 /// The units of time that a limit may have.
@@ -43,9 +43,9 @@ pub(super) struct Own {
 
 /// Reads a `rate_limit`, and the block `tidegate` next to it.
 pub(super) fn read_rate_limit(
-    node: &Node,
-    spot: &Spot,
+    (spot, node): (&Spot, &Node),
     own: Option<&(Spot, &Node)>,
+    units: Units,
     problems: &mut Problems,
 ) -> Option<(DescriptorLimit, Own)> {
     let mut fields = Fields::new(node, spot.clone(), &RATE_LIMIT, problems)?;
@@ -63,7 +63,7 @@ pub(super) fn read_rate_limit(
             problems.error(&node.place, spot, message);
         }
         if let Some((spot, node)) = &count {
-            read_count(spot, node, problems);
+            read_count(spot, node, MAX_WINDOW_COUNT, problems);
             let message =
                 "this has no effect, because the limit is `unlimited`; remove one of the two";
             problems.warning(&node.place, spot, message);
@@ -90,18 +90,28 @@ pub(super) fn read_rate_limit(
         }
     }
     let window = unit.and_then(|(spot, node)| spot.parsed(node, read_unit, problems));
-    let count = count.and_then(|(spot, node)| read_count(&spot, node, problems));
     let (own, counting, burst) = read_own(own, problems);
+    let counts_all = matches!(own.algorithm, None | Some(Algorithm::FIXED_WINDOW));
+    let most = if counts_all {
+        MAX_WINDOW_COUNT
+    } else {
+        MAX_COUNT
+    };
+    let count = count.and_then(|(spot, node)| read_count(&spot, node, most, problems));
     let (unit, count) = (window?, count?);
-    let grant = if count == 0 {
+    let (window, anchor) = units.window(unit);
+    let grant = if count == 0 && !counts_all {
         Grant::Blocked
     } else {
         let algorithm = own.algorithm.unwrap_or(Algorithm::FIXED_WINDOW);
         let is_concurrency = matches!(algorithm, Algorithm::Concurrency { .. });
-        let window = (!is_concurrency).then_some(unit);
         let mut rate = Rate::concurrent(count);
-        (rate.window, rate.burst) = (window, burst);
-        match (Limit::new(rate, algorithm), &counting) {
+        (rate.window, rate.burst) = ((!is_concurrency).then_some(window), burst);
+        let limit = match counts_all && burst.is_none() {
+            true => Limit::fixed_window(count, window, anchor),
+            false => Limit::new(rate, algorithm),
+        };
+        match (limit, &counting) {
             (Ok(limit), _) => Grant::Limits(vec![limit]),
             (Err(error), Some(counting)) => {
                 counting.refuse(&error, node, spot, problems);
@@ -121,16 +131,16 @@ pub(super) fn read_rate_limit(
     Some((limit, own))
 }
 
-/// How many requests are granted. More than can be counted is a warning, and is cut.
-fn read_count(spot: &Spot, node: &Node, problems: &mut Problems) -> Option<u64> {
-    let count = spot.integer(node, 0, u64::from(u32::MAX), problems)?;
-    if count > MAX_COUNT {
+/// How many requests are granted. More than the algorithm can count is a warning, and is cut.
+fn read_count(spot: &Spot, node: &Node, most: u64, problems: &mut Problems) -> Option<u64> {
+    let count = spot.integer(node, 0, MAX_WINDOW_COUNT, problems)?;
+    if count > most {
         let message = format!(
-            "more than {MAX_COUNT} requests cannot be counted, so this is {MAX_COUNT}; for no limit, write `unlimited: true`"
+            "more than {most} requests cannot be counted by this algorithm, so this is {most}; for no limit, write `unlimited: true`"
         );
         problems.warning(&node.place, spot, message);
     }
-    Some(count.min(MAX_COUNT))
+    Some(count.min(most))
 }
 
 fn read_replaces(list: Option<(Spot, &Node)>, name: &str, problems: &mut Problems) -> Vec<String> {
@@ -189,7 +199,7 @@ fn read_own(
     let own = Own {
         algorithm: counting.algorithm,
         max_delay: counting.max_delay,
-        on_store_failure: chosen(on_failure, &ON_STORE_FAILURE, problems),
+        on_store_failure: chosen(on_failure, &ON_STORE_FAILURE_OF_DESCRIPTOR, problems),
         sync: chosen(sync_at.clone(), &SYNCS, problems),
     };
     if let (Consistency::Leased, Some((spot, node)), Some(algorithm)) =
