@@ -7,6 +7,14 @@ pub enum CodecError {
     /// The question is malformed: the caller must change it.
     #[error("{0}")]
     Invalid(String),
+    /// The message is larger than what is read.
+    #[error("a message may have at most {most} bytes, this has {given}")]
+    TooLarge {
+        /// How many bytes it has.
+        given: usize,
+        /// How many are read.
+        most: usize,
+    },
     /// The question has a form that is not supported.
     #[error("{0}")]
     Unsupported(&'static str),

@@ -112,10 +112,11 @@ pub struct Tls {
     config: Arc<ArcSwap<ServerConfig>>,
 }
 
+/// A certificate and its key.
 #[derive(Debug)]
-struct Files {
-    certificate: PathBuf,
-    key: PathBuf,
+pub(crate) struct Files {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
 }
 
 /// Which certificates clients present.
@@ -246,7 +247,7 @@ impl ClientVerification {
 }
 
 impl Files {
-    fn read(&self, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
+    pub(crate) fn read(&self, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
         let chain = read_chain(&self.certificate)?;
         let key = self.read_key()?;
         CertifiedKey::from_der(chain, key, provider).map_err(|source| {

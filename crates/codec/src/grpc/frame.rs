@@ -70,10 +70,10 @@ impl MessageBuffer {
         let [flag, length @ ..] = *prefix;
         let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
         if length > self.largest {
-            return Err(CodecError::invalid(format!(
-                "a message may have at most {} bytes, this has {length}",
-                self.largest
-            )));
+            return Err(CodecError::TooLarge {
+                given: length,
+                most: self.largest,
+            });
         }
         match flag {
             0 => {}

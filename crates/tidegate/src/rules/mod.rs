@@ -80,6 +80,8 @@ pub use write::write_time;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+#[doc(hidden)]
+pub use descriptors::DescriptorSource;
 use descriptors::Descriptors;
 use foldhash::fast::RandomState;
 use index::Index;
@@ -122,6 +124,9 @@ pub struct RuleSettings {
     pub quota: bool,
     /// Whether a call charges nothing by them if one of its descriptors is denied and none has a cost of its own.
     pub all_or_nothing: bool,
+    /// Whether several documents in the form of envoyproxy/ratelimit may have the same domain.
+    #[doc(hidden)]
+    pub merge_domains: bool,
 }
 
 impl Default for RuleSettings {
@@ -134,6 +139,7 @@ impl Default for RuleSettings {
             units: Units::default(),
             quota: false,
             all_or_nothing: false,
+            merge_domains: false,
         }
     }
 }
@@ -218,6 +224,18 @@ impl RuleSet {
         let mut problems = Problems::new();
         let rules = read::rules(node, settings, &mut problems);
         Self::with_warnings(rules.map(Self::new), problems)
+    }
+
+    /// The rules of documents in the form of envoyproxy/ratelimit that are not of one file.
+    #[doc(hidden)]
+    pub fn from_descriptors(
+        sources: &[DescriptorSource],
+        settings: &RuleSettings,
+    ) -> Result<Self, Problems> {
+        let mut problems = Problems::new();
+        let rules = descriptors::read_all(sources, settings, &mut problems);
+        problems.sort();
+        Self::with_warnings(rules, problems)
     }
 
     fn with_warnings(rules: Option<Self>, warnings: Problems) -> Result<Self, Problems> {

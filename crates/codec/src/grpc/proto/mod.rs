@@ -6,4 +6,5 @@
 
 pub mod health;
 pub mod rate_limit;
+pub mod rate_limit_config;
 pub mod reflection;

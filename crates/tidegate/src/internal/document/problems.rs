@@ -1,6 +1,7 @@
 //! The problems of a document: collected while it is read, reported together.
 
 use std::fmt::{self, Write as _};
+use std::sync::Arc;
 
 use super::{Place, Source, Spot, excerpt};
 
@@ -19,6 +20,9 @@ pub enum Severity {
 pub struct Problem {
     /// How bad it is.
     pub severity: Severity,
+    /// Which of several documents it is in, by its name.
+    #[doc(hidden)]
+    pub source: Option<Arc<str>>,
     /// Where it stands.
     pub place: Place,
     /// The rule that it is about, if there is one and it has an id.
@@ -36,6 +40,8 @@ pub struct Problems {
     errors: usize,
     /// Number of problems beyond those that are kept.
     more: usize,
+    /// Which of several documents is read.
+    source: Option<Arc<str>>,
 }
 
 /// How many problems are kept: more than a person reads.
@@ -49,6 +55,12 @@ impl Problems {
     #[doc(hidden)]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Names the document that the problems added from now on are in.
+    #[doc(hidden)]
+    pub fn begin(&mut self, source: &Arc<str>) {
+        self.source = Some(Arc::clone(source));
     }
 
     /// Adds something because of which the document cannot be used.
@@ -75,6 +87,7 @@ impl Problems {
         }
         self.list.push(Problem {
             severity,
+            source: self.source.clone(),
             place: place.clone(),
             rule: spot.rule().map(str::to_owned),
             field: cut(spot.path().to_owned(), MAX_FIELD),
@@ -128,12 +141,16 @@ impl Problems {
             .filter(|problem| problem.severity == Severity::Warning)
     }
 
-    /// Puts them in the order in which a reader of the file meets them.
+    /// Puts them in the order in which a reader of the files meets them.
     #[doc(hidden)]
     pub fn sort(&mut self) {
-        self.list.sort_by_key(|problem| match problem.place {
+        let place = |problem: &Problem| match problem.place {
             Place::Text { line, column, .. } => (line, column),
             Place::Setting(_) | Place::Nowhere => (usize::MAX, 0),
+        };
+        self.list.sort_by(|one, other| {
+            let files = one.source.cmp(&other.source);
+            files.then_with(|| place(one).cmp(&place(other)))
         });
     }
 
@@ -146,12 +163,30 @@ impl Problems {
     /// secret there.
     #[doc(hidden)]
     pub fn render_hiding(&self, source: &Source, hides: impl Fn(&Problem) -> bool) -> String {
+        self.render_of(|_| Some(source), hides)
+    }
+
+    /// Like [`render`](Self::render), for the problems of several files.
+    #[doc(hidden)]
+    pub fn render_all(&self, sources: &[Source]) -> String {
+        let source_of = |problem: &Problem| {
+            let name = problem.source.as_deref()?;
+            sources.iter().find(|source| source.name == name)
+        };
+        self.render_of(source_of, |_| false)
+    }
+
+    fn render_of<'s>(
+        &self,
+        source_of: impl Fn(&Problem) -> Option<&'s Source>,
+        hides: impl Fn(&Problem) -> bool,
+    ) -> String {
         let mut text = String::new();
         for problem in &self.list {
             if !text.is_empty() {
                 text.push('\n');
             }
-            problem.render(source, hides(problem), &mut text);
+            problem.render(source_of(problem), hides(problem), &mut text);
         }
         if self.more > 0 {
             // Writing to a String cannot fail.
@@ -183,15 +218,16 @@ impl std::error::Error for Problems {}
 
 impl Problem {
     /// Writes the problem with an excerpt of the source.
-    fn render(&self, source: &Source, is_hidden: bool, text: &mut String) {
+    fn render(&self, source: Option<&Source>, is_hidden: bool, text: &mut String) {
         let severity = match self.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
+        let name = source.map_or("rules", |source| &source.name);
         let place = match &self.place {
-            Place::Text { line, column, .. } => format!("{}:{line}:{column}: ", source.name),
-            Place::Setting(name) => format!("{name}: "),
-            Place::Nowhere => format!("{}: ", source.name),
+            Place::Text { line, column, .. } => format!("{name}:{line}:{column}: "),
+            Place::Setting(setting) => format!("{setting}: "),
+            Place::Nowhere => format!("{name}: "),
         };
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{severity}: {place}{self}");
@@ -200,7 +236,7 @@ impl Problem {
             column,
             width,
         } = self.place
-            && !is_hidden
+            && let Some(source) = source.filter(|_| !is_hidden)
         {
             text.push_str(&excerpt::with_caret(&source.text, line, column, width));
         }

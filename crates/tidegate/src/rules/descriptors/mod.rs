@@ -20,7 +20,8 @@ mod wildcard;
 
 pub(super) use descriptor::Descriptor;
 pub(super) use places::ignored;
-pub(super) use read::{are_written, read};
+pub use read::DescriptorSource;
+pub(super) use read::{are_written, read, read_all};
 pub(super) use read_grant::UNITS;
 pub use stat::StatPath;
 pub(super) use tree::Descriptors;

@@ -21,19 +21,25 @@ fn everywhere() -> impl Iterator<Item = (&'static str, &'static str)> {
     rows.filter(|(name, _)| *name != "tidegate")
 }
 
+/// The keys that have no effect in a map with these keys, each with the place where it has.
+fn others(keys: &[Key]) -> impl Iterator<Item = (&'static str, &'static str)> {
+    everywhere().filter(|(name, _)| keys.iter().all(|row| row.name != *name))
+}
+
 /// The warning for each key that has no effect in a map with these keys.
 pub(in crate::rules) fn ignored(keys: &[Key]) -> impl Iterator<Item = (&'static str, String)> {
-    let others = everywhere().filter(|(name, _)| keys.iter().all(|row| row.name != *name));
-    others.map(|(name, place)| {
-        let text =
-            format!("`{name}` has no effect here, as in envoyproxy/ratelimit; it belongs {place}");
-        (name, text)
-    })
+    others(keys).map(|(name, place)| (name, warning(name, place)))
+}
+
+fn warning(name: &str, place: &str) -> String {
+    format!("`{name}` has no effect here, as in envoyproxy/ratelimit; it belongs {place}")
 }
 
 /// Warns of keys that the original knows but that have no effect in a map with these keys.
 pub(super) fn ignore_others(fields: &mut Fields<'_>, keys: &[Key], problems: &mut Problems) {
-    for (name, message) in ignored(keys) {
-        fields.ignore(name, &message, problems);
+    for (name, place) in others(keys) {
+        if fields.key(name).is_some() {
+            fields.ignore(name, &warning(name, place), problems);
+        }
     }
 }

@@ -30,32 +30,40 @@ pub(in crate::rules) fn are_written(documents: &[Node]) -> bool {
     !has("rules") && (has("domain") || has("descriptors"))
 }
 
+/// Documents of one file, or of one resource of a management server: each a domain.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct DescriptorSource {
+    /// The name that problems have.
+    pub name: Arc<str>,
+    /// The documents.
+    pub documents: Vec<Node>,
+}
+
 /// The rules of these documents, each a domain; nothing if there is an error.
 pub(in crate::rules) fn read(
     documents: &[Node],
     settings: &RuleSettings,
     problems: &mut Problems,
 ) -> Option<RuleSet> {
-    let documents: Vec<Node> = documents
-        .iter()
-        .map(|node| rewritten(node, problems))
-        .collect();
-    let written = documents.iter().map(write::as_written).collect();
-    let mut reader = DescriptorReader {
-        settings,
-        problems,
-        rules: Vec::new(),
-        places: HashMap::new(),
-    };
-    let mut descriptors = Descriptors::new(written, settings.clone());
-    for node in &documents {
-        reader.domain(node, &mut descriptors);
+    let mut reader = DescriptorReader::new(settings, problems);
+    documents.iter().for_each(|node| reader.document(node));
+    reader.rules()
+}
+
+/// The same for several sources.
+pub(in crate::rules) fn read_all(
+    sources: &[DescriptorSource],
+    settings: &RuleSettings,
+    problems: &mut Problems,
+) -> Option<RuleSet> {
+    let mut reader = DescriptorReader::new(settings, problems);
+    for source in sources {
+        reader.problems.begin(&source.name);
+        let documents = source.documents.iter();
+        documents.for_each(|node| reader.document(node));
     }
-    let rules = reader.rules;
-    if problems.has_errors() {
-        return None;
-    }
-    Some(RuleSet::by_descriptors(rules, descriptors))
+    reader.rules()
 }
 
 struct DescriptorReader<'p> {
@@ -64,6 +72,9 @@ struct DescriptorReader<'p> {
     rules: Vec<Arc<Rule>>,
     /// Where the rule with an id stands.
     places: HashMap<String, Place>,
+    descriptors: Descriptors,
+    /// The documents in their canonical form.
+    written: Vec<Json>,
 }
 
 /// The options of a descriptor, without its limit and its children.
@@ -75,8 +86,35 @@ struct Modes {
     metadata: Json,
 }
 
-impl DescriptorReader<'_> {
-    fn domain(&mut self, node: &Node, descriptors: &mut Descriptors) -> Option<()> {
+impl<'p> DescriptorReader<'p> {
+    fn new(settings: &'p RuleSettings, problems: &'p mut Problems) -> Self {
+        Self {
+            settings,
+            problems,
+            rules: Vec::new(),
+            places: HashMap::new(),
+            descriptors: Descriptors::new(settings.clone()),
+            written: Vec::new(),
+        }
+    }
+
+    /// All of them, unless there is an error.
+    fn rules(self) -> Option<RuleSet> {
+        if self.problems.has_errors() {
+            return None;
+        }
+        let mut descriptors = self.descriptors;
+        descriptors.written = Json::Array(self.written);
+        Some(RuleSet::by_descriptors(self.rules, descriptors))
+    }
+
+    fn document(&mut self, node: &Node) {
+        let node = rewritten(node, self.problems);
+        self.written.push(write::as_written(&node));
+        self.domain(&node);
+    }
+
+    fn domain(&mut self, node: &Node) -> Option<()> {
         let document = Spot::document();
         let mut fields = Fields::new(node, document.clone(), &DOMAIN, self.problems)?;
         let domain = fields.take("domain");
@@ -94,25 +132,31 @@ impl DescriptorReader<'_> {
             let message = "a domain cannot be empty; give the one that Envoy's filter names";
             return spot.refused(domain_node, message, self.problems);
         }
-        let level = self.level(below, domain, &mut Vec::new());
-        if !descriptors.add(domain, level) {
-            let message =
-                format!("the domain `{domain}` is there twice; put its descriptors together");
+        if !self.settings.merge_domains && self.descriptors.has_domain(domain) {
+            let message = format!(
+                "the domain `{domain}` is there twice; put its descriptors together, or set `merge_domains`"
+            );
             self.problems.error(&domain_node.place, &spot, message);
         }
+        let mut level = DescriptorLevel::default();
+        if self.settings.merge_domains {
+            level = self.descriptors.take_domain(domain);
+        }
+        self.level(below, domain, &mut Vec::new(), &mut level);
+        self.descriptors.add(domain, level);
         Some(())
     }
 
-    /// The descriptors of a list.
+    /// Adds the descriptors of a list.
     fn level(
         &mut self,
         list: Option<(Spot, &Node)>,
         domain: &str,
         steps: &mut Vec<DescriptorStep>,
-    ) -> DescriptorLevel {
-        let mut level = DescriptorLevel::default();
+        level: &mut DescriptorLevel,
+    ) {
         let Some((spot, node)) = list else {
-            return level;
+            return;
         };
         let Value::List(items) = &node.value else {
             let message = format!(
@@ -120,12 +164,11 @@ impl DescriptorReader<'_> {
                 node.kind()
             );
             self.problems.error(&node.place, &spot, message);
-            return level;
+            return;
         };
         for (index, item) in items.iter().enumerate() {
-            self.descriptor(item, &spot.item(index), domain, steps, &mut level);
+            self.descriptor(item, &spot.item(index), domain, steps, level);
         }
-        level
     }
 
     fn descriptor(
@@ -163,7 +206,7 @@ impl DescriptorReader<'_> {
                 wanted: Wanted::Any,
                 names_stat: false,
             });
-            self.level(below, domain, steps);
+            self.level(below, domain, steps, &mut DescriptorLevel::default());
             steps.pop();
             return None;
         };
@@ -178,9 +221,13 @@ impl DescriptorReader<'_> {
             let message = "this says how a limit is counted, and there is none; add a `rate_limit`, or remove it";
             self.problems.error(&node.place, &spot, message);
         }
-        let below = self.level(below, domain, steps);
+        let mut branch = Branch {
+            rule,
+            ..Branch::default()
+        };
+        self.level(below, domain, steps, &mut branch.below);
         steps.pop();
-        if !level.add(&step, Branch { rule, below }) {
+        if !level.add(&step, branch) {
             let message = "there is the same descriptor before; put the two together";
             self.problems.error(&node.place, spot, message);
         }

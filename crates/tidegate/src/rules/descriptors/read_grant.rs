@@ -76,18 +76,13 @@ pub(super) fn read_rate_limit(
         };
         return Some((limit, Own::default()));
     }
-    for (taken, key, advice) in [
-        (&unit, "unit", "write for example `unit: minute`"),
-        (
-            &count,
-            "requests_per_unit",
-            "give a number, or write `unlimited: true`",
-        ),
-    ] {
-        if taken.is_none() && all_known {
-            let message = format!("the key `{key}` is missing; {advice}");
-            problems.error(&node.place, &spot.field(key), message);
-        }
+    if unit.is_none() && all_known {
+        let message = "the key `unit` is missing; write for example `unit: minute`";
+        problems.error(&node.place, &spot.field("unit"), message);
+    }
+    if count.is_none() && all_known {
+        let message = "the key `requests_per_unit` is missing, so this is 0 and denies all requests, as in envoyproxy/ratelimit; give a number, or write `unlimited: true`";
+        problems.warning(&node.place, &spot.field("requests_per_unit"), message);
     }
     let window = unit.and_then(|(spot, node)| spot.parsed(node, read_unit, problems));
     let (own, counting, burst) = read_own(own, problems);
@@ -97,7 +92,10 @@ pub(super) fn read_rate_limit(
     } else {
         MAX_COUNT
     };
-    let count = count.and_then(|(spot, node)| read_count(&spot, node, most, problems));
+    let count = match count {
+        Some((spot, node)) => read_count(&spot, node, most, problems),
+        None => Some(0),
+    };
     let (unit, count) = (window?, count?);
     let (window, anchor) = units.window(unit);
     let grant = if count == 0 && !counts_all {

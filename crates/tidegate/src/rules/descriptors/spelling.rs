@@ -1,11 +1,13 @@
 //! YAML as envoyproxy/ratelimit reads it, with the rules of YAML 1.1: merge keys bring in other maps,
 //! `yes` is true, `1_000` is a number. A document is rewritten once, so that the reader sees one spelling.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value as Json;
 
-use crate::internal::document::{Entry, Kind, Node, Problems, Scalar, ScalarKind, Spot, Value};
+use crate::internal::document::{
+    Entry, Kind, Node, Place, Problems, Scalar, ScalarKind, Spot, Value,
+};
 use crate::rules::keys::{DESCRIPTOR, NO, RATE_LIMIT, YES};
 
 /// Whether a key says yes or no.
@@ -54,7 +56,8 @@ fn rewritten_under(key: &str, node: &Node, problems: &mut Problems) -> Node {
 /// maps the first wins.
 fn merged(entries: &[Entry], problems: &mut Problems) -> Vec<Entry> {
     let is_merge = |entry: &&Entry| entry.key == "<<";
-    let own = entries.iter().filter(|entry| !is_merge(entry));
+    let own = lasting(entries, problems).into_iter();
+    let own = own.filter(|entry| !is_merge(entry));
     let mut all: Vec<Entry> = own
         .map(|entry| Entry {
             value: rewritten_under(&entry.key, &entry.value, problems),
@@ -84,6 +87,34 @@ fn merged(entries: &[Entry], problems: &mut Problems) -> Vec<Entry> {
         }
     }
     all
+}
+
+/// The entries of a map without those that a later one replaces.
+fn lasting<'e>(entries: &'e [Entry], problems: &mut Problems) -> Vec<&'e Entry> {
+    let mut later: HashMap<&str, &Place> = HashMap::with_capacity(entries.len());
+    let mut lasting = Vec::with_capacity(entries.len());
+    for entry in entries.iter().rev() {
+        match later.get(entry.key.as_str()) {
+            Some(last) if entry.key != "<<" => {
+                let key = &entry.key;
+                let line = match last {
+                    Place::Text { line, .. } => format!(" in line {line}"),
+                    Place::Setting(_) | Place::Nowhere => String::new(),
+                };
+                let message = format!(
+                    "this has no effect, because the key `{key}` is there again{line}, and the last counts, as in envoyproxy/ratelimit; keep one"
+                );
+                let spot = Spot::document().field(key);
+                problems.warning(&entry.key_place, &spot, message);
+            }
+            _ => {
+                later.insert(&entry.key, &entry.key_place);
+                lasting.push(entry);
+            }
+        }
+    }
+    lasting.reverse();
+    lasting
 }
 
 /// A plain scalar as a flag, if it is one of the spellings of yes or no.

@@ -47,26 +47,30 @@ pub(super) struct Branch {
 }
 
 impl Descriptors {
-    pub(super) fn new(written: serde_json::Value, settings: RuleSettings) -> Self {
+    pub(super) fn new(settings: RuleSettings) -> Self {
         Self {
-            domains: TextMap::default(),
-            written,
             settings,
+            ..Self::default()
         }
     }
 
     /// The settings that the descriptors were read with.
-    pub(super) fn settings(&self) -> &RuleSettings {
+    pub(in crate::rules) fn settings(&self) -> &RuleSettings {
         &self.settings
     }
 
-    /// Adds a domain. Whether it was not there already.
-    pub(super) fn add(&mut self, domain: &str, level: DescriptorLevel) -> bool {
-        let is_new = !self.domains.contains_key(domain);
-        if is_new {
-            self.domains.insert(domain.to_owned(), level);
-        }
-        is_new
+    pub(super) fn has_domain(&self, domain: &str) -> bool {
+        self.domains.contains_key(domain)
+    }
+
+    /// Takes the descriptors of a domain out, for more to be added; none yet if it is new.
+    pub(super) fn take_domain(&mut self, domain: &str) -> DescriptorLevel {
+        self.domains.remove(domain).unwrap_or_default()
+    }
+
+    /// Adds a domain with its descriptors.
+    pub(super) fn add(&mut self, domain: &str, level: DescriptorLevel) {
+        self.domains.insert(domain.to_owned(), level);
     }
 
     pub(in crate::rules) fn knows_domain(&self, attributes: &Attributes<'_>) -> bool {
