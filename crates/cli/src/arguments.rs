@@ -14,6 +14,7 @@ use crate::commands::overrides::OverrideArgs;
 use crate::commands::reservations::{CancelArgs, ReserveArgs, SettleArgs};
 use crate::commands::reset::ResetArgs;
 use crate::commands::rules::RulesArgs;
+use crate::commands::settings::SettingsArgs;
 use crate::commands::simulate::SimulateArgs;
 use crate::commands::status::StatusArgs;
 use crate::commands::top::TopArgs;
@@ -39,6 +40,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the server
     Serve(ServeArgs),
+    /// Show what the environment and flags become, and whether the server would start with them
+    Settings(SettingsArgs),
     /// Ask whether a request is allowed, and charge it
     Check(CheckArgs),
     /// Ask whether a request is allowed, and charge its cost as an estimate that is settled later
@@ -170,6 +173,8 @@ mod tests {
             "tidegate serve",
             "tidegate serve --config c --rules r --http a --admin a --grpc off --resp a --gateway a \
              --upstream u --redis r --data-dir d --trust-timestamps --log-format json --log-level debug",
+            "tidegate serve --as envoy-ratelimit --debug 127.0.0.1:6070",
+            "tidegate settings --as envoy-ratelimit",
             "tidegate check --attr path=/users --attr ip=1.2.3.4 --cost 2 --server http://x --token t",
             "tidegate check --attr user_id=u --timestamp 1794770000.25 --json",
             "tidegate check --attr user_id=u --timestamp 1794770000.1234567 --data-dir d",

@@ -16,6 +16,7 @@ mod serve;
 mod times;
 mod tips;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use arguments::Command;
@@ -25,13 +26,18 @@ use arguments::Command;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = match tips::parse(std::env::args_os().collect()) {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if let Some(ignored) = serve::arguments_of_envoy_ratelimit(&words) {
+        return serve::run_as_envoy_ratelimit(ignored);
+    }
+    let cli = match tips::parse(words) {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
     cli.color.apply();
     match cli.command {
         Command::Serve(args) => serve::run(&args),
+        Command::Settings(args) => exit::finish(false, commands::settings::run(&args)),
         Command::Check(args) => exit::finish(args.server.json, commands::check::run(&args)),
         Command::Reserve(args) => {
             exit::finish(args.server.json, commands::reservations::reserve(&args))

@@ -1,12 +1,14 @@
 //! `tidegate serve`: its flags, which are settings, and the life cycle of the server. `Config` reads the
 //! environment and the file.
 
+use std::ffi::OsString;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use tidegate::document::Key;
-use tidegate_server::config::{SETTINGS, Setting};
+use tidegate_server::config::{EnvoyRatelimit, SETTINGS, Setting};
 use tidegate_server::{
     Config, Handle, Listeners, Overrides, Service, raise_descriptor_limit, start_logs,
 };
@@ -67,9 +69,46 @@ fn argument(setting: &'static Setting) -> Option<Arg> {
     })
 }
 
+impl ServeArgs {
+    /// Does something with the settings that flags and the environment give.
+    pub(crate) fn with_overrides<T>(&self, act: impl FnOnce(&Overrides<'_>) -> T) -> T {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the environment is read only here"
+        )]
+        let environment = |name: &str| {
+            // A value that is not UTF-8 is kept: an unreadable token must not leave the server open.
+            std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+        };
+        let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        act(&Overrides {
+            environment: &environment,
+            variables: variables.collect(),
+            flags: self.0.clone(),
+        })
+    }
+}
+
+/// The arguments of a program that was started as envoyproxy/ratelimit, by the last part of its own name.
+pub(crate) fn arguments_of_envoy_ratelimit(words: &[OsString]) -> Option<&[OsString]> {
+    let (program, arguments) = words.split_first()?;
+    let name = Path::new(program).file_name()?;
+    (name == EnvoyRatelimit::PROGRAM).then_some(arguments)
+}
+
+/// Serves in place of envoyproxy/ratelimit, which has no arguments.
+pub(crate) fn run_as_envoy_ratelimit(ignored: &[OsString]) -> ExitCode {
+    let args = ServeArgs(vec![("as", EnvoyRatelimit::NAME.to_owned())]);
+    exit_code(serve(&args, ignored))
+}
+
 /// Serves until a signal. Returns 0 after a graceful shutdown, 2 if the server could not start.
 pub(crate) fn run(args: &ServeArgs) -> ExitCode {
-    match serve(args) {
+    exit_code(serve(args, &[]))
+}
+
+fn exit_code(served: anyhow::Result<()>) -> ExitCode {
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let text = error.to_string();
@@ -85,22 +124,16 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
     }
 }
 
-fn serve(args: &ServeArgs) -> anyhow::Result<()> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the environment is read only here"
-    )]
-    let environment = |name: &str| {
-        // A value that is not UTF-8 is kept: an unreadable token must not leave the server open.
-        std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
-    };
-    let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    let config = Config::load(&Overrides {
-        environment: &environment,
-        variables: variables.collect(),
-        flags: args.0.clone(),
-    })?;
+fn serve(args: &ServeArgs, ignored: &[OsString]) -> anyhow::Result<()> {
+    let config = args.with_overrides(Config::load)?;
     start_logs(&config.log);
+    if !ignored.is_empty() {
+        let ignored: Vec<_> = ignored.iter().map(|word| word.to_string_lossy()).collect();
+        tracing::warn!(
+            arguments = ignored.join(" "),
+            "arguments have no effect in place of envoyproxy/ratelimit, which is configured by variables"
+        );
+    }
     raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -3,7 +3,11 @@
 
 #![forbid(unsafe_code)]
 
-pub mod go;
+pub mod json;
+mod listed;
 mod mode;
+mod names;
+pub mod variables;
 
+pub use listed::listed;
 pub use mode::EnvoyRatelimit;

@@ -15,6 +15,10 @@ pub(crate) fn open(admin: &Admin) -> Result<(), MadeTokenError> {
         warn_if_ignored(admin);
         return Ok(());
     }
+    // Without a token, no call is served there that would need one.
+    if admin.decider.envoy_ratelimit.is_some() {
+        return Ok(());
+    }
     let Some(directory) = &admin.data else {
         tracing::warn!("no token is configured, and a generated one cannot be stored: {CLOSED}");
         return Ok(());

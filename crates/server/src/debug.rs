@@ -25,11 +25,18 @@ struct DebugPage {
     text: fn(&Admin) -> Result<String, &'static str>,
 }
 
-static PAGES: [DebugPage; 1] = [DebugPage {
-    path: "/debug/pprof/",
-    about: "not available: this is not a Go program",
-    text: |_| Err("not available: this is not a Go program"),
-}];
+static PAGES: [DebugPage; 2] = [
+    DebugPage {
+        path: "/debug/pprof/",
+        about: "not available: this is not a Go program",
+        text: |_| Err("not available: this is not a Go program"),
+    },
+    DebugPage {
+        path: "/rlconfig",
+        about: "the limits in force",
+        text: |admin| Ok(tidegate_ratelimit::listed(&admin.gate.rules())),
+    },
+];
 
 /// Serves connections until the drain begins and the open ones have ended.
 pub(crate) async fn serve(

@@ -10,6 +10,7 @@ use tidegate_codec::grpc::AnswerSettings;
 use tidegate_gateway::ReadyCheck;
 use tidegate_identity::Identity;
 use tidegate_listen::Drain;
+use tidegate_ratelimit::EnvoyRatelimit;
 use tidegate_redis::Health;
 use tidegate_tower::RateLimitLayer;
 
@@ -56,9 +57,14 @@ pub(crate) struct Decider {
     pub(crate) throttle_on_failure: OnStoreFailure,
     /// Observes every decision of the gate.
     pub(crate) observer: Arc<DecisionObserver>,
+    /// Whether, and how, it decides in place of envoyproxy/ratelimit.
+    pub(crate) envoy_ratelimit: Option<EnvoyRatelimit>,
     rules_known: ReadyCheck,
     draining: Drain,
 }
+
+/// Why envoyproxy/ratelimit would not decide.
+const NO_CONFIGURATION: &str = "no rate limit configuration loaded";
 
 impl Decider {
     pub(crate) fn new(config: &Config, parts: DeciderParts) -> Self {
@@ -88,6 +94,7 @@ impl Decider {
             trust_timestamps: config.trust_timestamps,
             throttle_on_failure: config.throttle_on_store_failure,
             observer,
+            envoy_ratelimit: config.envoy_ratelimit,
             rules_known,
             draining: Drain::new(),
         }
@@ -104,7 +111,16 @@ impl Decider {
 
     /// An error if no request can be decided, because the rules are not known yet.
     pub(crate) fn need_rules(&self) -> Result<(), String> {
-        (self.rules_known)()
+        let known = (self.rules_known)();
+        match self.envoy_ratelimit {
+            Some(_) => known.map_err(|_| NO_CONFIGURATION.to_owned()),
+            None => known,
+        }
+    }
+
+    /// Whether calls of Envoy need a token: those to envoyproxy/ratelimit have none.
+    pub(crate) fn wants_tokens_of_envoy(&self) -> bool {
+        self.envoy_ratelimit.is_none() && self.access.wants_tokens()
     }
 
     /// The same, for the gateway.
@@ -134,6 +150,29 @@ impl Decider {
             .rules()
             .iter()
             .all(|rule| works_without_store(&rule))
+    }
+
+    /// Whether Envoy and probes should send calls: as envoyproxy/ratelimit does in its place, else as `/readyz` reports.
+    pub(crate) async fn is_serving(&self) -> bool {
+        match self.envoy_ratelimit {
+            Some(mode) => self.is_healthy(mode).await,
+            None => self.is_ready().await,
+        }
+    }
+
+    /// As `/healthcheck` reports. Without rules and without Redis it is healthy, unless the variables say otherwise:
+    /// this is a probe of liveness.
+    async fn is_healthy(&self, mode: EnvoyRatelimit) -> bool {
+        if self.is_draining() {
+            return false;
+        }
+        if !mode.healthy_without_configuration && self.need_rules().is_err() {
+            return false;
+        }
+        if mode.healthy_with_domains_only && !self.gate.rules().has_domains() {
+            return false;
+        }
+        !mode.healthy_with_redis_only || !matches!(self.store_health().await, Health::Down(_))
     }
 
     /// Whether requests can be decided, as `/readyz` reports.

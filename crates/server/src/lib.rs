@@ -72,7 +72,7 @@ pub use file_descriptors::raise_descriptor_limit;
 pub use handle::Handle;
 pub use http::explain_offline;
 pub use listeners::Listeners;
-pub use open::Service;
+pub use open::{Service, check_files};
 /// The messages of OTLP, for tests.
 #[doc(hidden)]
 pub use otlp::proto as otlp_messages;

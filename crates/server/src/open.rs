@@ -12,6 +12,7 @@ use tidegate_identity::{Identity, KeptFiles};
 use tidegate_listen::clock::Stopwatch;
 use tidegate_listen::stall::BodyRate;
 use tidegate_listen::{ListenSettings, Threads};
+use tidegate_ratelimit::variables::{NoteLevel, VariableNote};
 use tidegate_tower::UsageSettings;
 use tidegate_usage::{UsageSetting, UsageUnit};
 use tokio::sync::Mutex;
@@ -80,6 +81,12 @@ impl Service {
     pub async fn open(config: &Config) -> Result<Self, RunError> {
         for note in &config.notes {
             tracing::warn!("{note}");
+        }
+        for VariableNote { level, text } in &config.variable_notes {
+            match level {
+                NoteLevel::Warn => tracing::warn!("{text}"),
+                NoteLevel::Info => tracing::info!("{text}"),
+            }
         }
         start_clocks();
         warn_if_open(config);
@@ -163,10 +170,7 @@ impl Service {
         Ok(Self {
             admin: Arc::new(admin),
             settings,
-            calls_on_http: match config.admin {
-                Some(_) => ServedCalls::OfServices,
-                None => ServedCalls::All,
-            },
+            calls_on_http: ServedCalls::on_http(config),
             tls,
             needs_certificate: config.http_tls_client_ca.is_some(),
             threads,
@@ -179,12 +183,20 @@ impl Service {
     }
 }
 
+/// Reads the certificates that a server would serve with: an error is one that it would not start with.
+pub fn check_files(config: &Config) -> Result<(), RunError> {
+    ServedTls::load(config)?;
+    Ok(())
+}
+
 /// Warns about addresses that other machines reach without a token.
 fn warn_if_open(config: &Config) {
     let addresses = [Some(config.http), config.admin, config.grpc, config.resp];
     let addresses = addresses.into_iter().flatten();
+    // In place of envoyproxy/ratelimit, they have only what it has, to which its clients have no tokens.
+    let is_open = config.tokens.is_empty() && config.envoy_ratelimit.is_none();
     for address in addresses.filter(|address| !address.ip().is_loopback()) {
-        if config.tokens.is_empty() {
+        if is_open {
             tracing::warn!(
                 "{address} is reachable from other machines and no tokens are set: any client can use up the limits of others; set TIDEGATE_TOKEN or `tokens`"
             );
@@ -271,7 +283,7 @@ async fn open_store(
     (opened, None)
 }
 
-/// The data directory. A server whose rules come from a file can run without it; with a read-only directory
+/// The data directory. A server whose rules come from elsewhere can run without it; with a read-only directory
 /// it serves the rules in it.
 fn open_data(config: &Config) -> Result<Option<Arc<LockedDir>>, DataDirError> {
     let path = &config.data_dir;
@@ -281,7 +293,7 @@ fn open_data(config: &Config) -> Result<Option<Arc<LockedDir>>, DataDirError> {
             let _ = running::withdraw(&directory);
             Ok(Some(Arc::new(directory)))
         }
-        Err(error) if config.rules.is_some() => {
+        Err(error) if config.rules.is_some() || config.envoy_ratelimit.is_some() => {
             tracing::warn!("nothing is kept across restarts: {error}");
             Ok(None)
         }

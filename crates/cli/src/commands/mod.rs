@@ -14,6 +14,7 @@ mod question;
 pub(crate) mod reservations;
 pub(crate) mod reset;
 pub(crate) mod rules;
+pub(crate) mod settings;
 pub(crate) mod simulate;
 pub(crate) mod status;
 pub(crate) mod top;

@@ -39,7 +39,9 @@ use tidegate::path::EncodedSlashes;
 use tidegate::rules::{DenialAnswer, OnStoreFailure, RuleSettings};
 use tidegate::{InvalidCredentials, Micros};
 use tidegate_identity::{IdentifySettings, Secret};
-use tidegate_ratelimit::EnvoyRatelimit;
+pub use tidegate_ratelimit::EnvoyRatelimit;
+pub use tidegate_ratelimit::variables::{Effect, NoteLevel, VARIABLES, Variable, without_password};
+use tidegate_ratelimit::variables::{ReadVariables, VariableNote};
 use tidegate_redis::RedisSettings;
 use tidegate_tower::UnderscoreHeaders;
 
@@ -140,6 +142,8 @@ pub struct Config {
     pub otlp: Option<OtlpSettings>,
     /// Settings without effect, to be logged.
     pub notes: Vec<String>,
+    /// The same of the variables of envoyproxy/ratelimit, if they are read.
+    pub variable_notes: Vec<VariableNote>,
 }
 
 /// Whether live activity is counted, and how keys are shown.
@@ -232,6 +236,12 @@ pub struct Overrides<'a> {
 #[error("{0}")]
 pub struct ConfigError(pub String);
 
+/// What the variables of envoyproxy/ratelimit become, if they are read. Values that cannot be used are problems of
+/// [`Config::load`].
+pub fn read_variables(overrides: &Overrides<'_>) -> Option<ReadVariables> {
+    envoy_ratelimit::read(overrides, &mut Problems::new())
+}
+
 impl Config {
     /// Reads the file, if there is one, and applies the overrides.
     pub fn load(overrides: &Overrides<'_>) -> Result<Self, ConfigError> {
@@ -244,7 +254,28 @@ impl Config {
             None => document::Source::new("configuration", ""),
         };
         let mut problems = Problems::new();
-        let config = read::config(&source, overrides, &mut problems);
+        let replaced = envoy_ratelimit::read(overrides, &mut problems);
+        let secret = |name: &str| {
+            let mut secrets = replaced.iter().flat_map(|read| &read.secrets);
+            secrets
+                .find(|(known, _)| *known == name)
+                .map(|(_, secret)| secret.clone())
+        };
+        let environment = |name: &str| {
+            let given = (overrides.environment)(name);
+            let is_given = given.as_ref().is_some_and(|value| !value.is_empty());
+            if is_given {
+                given
+            } else {
+                secret(name).or(given)
+            }
+        };
+        let overrides = &Overrides {
+            environment: &environment,
+            variables: overrides.variables.clone(),
+            flags: overrides.flags.clone(),
+        };
+        let config = read::config(&source, overrides, replaced.as_ref(), &mut problems);
         match config {
             Some(config) if !problems.has_errors() => Ok(config),
             _ => {

@@ -9,6 +9,7 @@ use tidegate::headers::{HeaderSettings, ResetForm};
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::{DenialAnswer, OnStoreFailure, RuleSettings};
 use tidegate::{Attributes, Micros};
+use tidegate_ratelimit::variables::ReadVariables;
 
 use crate::memory_limit::default_max_memory;
 
@@ -42,10 +43,11 @@ const NO_CLIENTS: &str = "`set_headers` adds credentials to requests, so it need
 pub(super) fn config(
     source: &Source,
     overrides: &Overrides<'_>,
+    replaced: Option<&ReadVariables>,
     problems: &mut Problems,
 ) -> Option<Config> {
     let written = source.read(problems)?;
-    let node = with_overrides(written, overrides, problems)?;
+    let node = with_overrides(written, replaced, overrides, problems)?;
     let mut fields = Fields::new(&node, Spot::document(), settings::keys(), problems)?;
     let mut notes = Vec::new();
     let gateway = gateway::read(&mut fields, overrides, problems);
@@ -55,7 +57,6 @@ pub(super) fn config(
     let admin = fields.parsed("admin", listen_address, problems);
     let grpc = setting(&fields, "grpc", address_or_off, problems);
     let debug = setting(&fields, "debug", address_or_off, problems);
-    let envoy_ratelimit = envoy_ratelimit::read(overrides, problems);
     let resp = fields.parsed("resp", listen_address, problems);
     let throttle_on_store_failure = word(&fields, THROTTLE, &ON_STORE_FAILURE, problems);
     let rules = fields.text("rules", problems).map(PathBuf::from);
@@ -109,7 +110,7 @@ pub(super) fn config(
         admin,
         grpc: grpc?,
         debug: debug?,
-        envoy_ratelimit,
+        envoy_ratelimit: replaced.map(|read| read.mode),
         resp,
         gateway,
         encoded_slashes: encoded_slashes?,
@@ -150,6 +151,7 @@ pub(super) fn config(
         record,
         otlp,
         notes,
+        variable_notes: replaced.map_or_else(Vec::new, |read| read.notes.clone()),
     })
 }
 
@@ -171,6 +173,7 @@ fn rule_settings(fields: &Fields<'_>, problems: &mut Problems) -> RuleSettings {
 /// The document, with the values of the environment and the flags in place of its own.
 fn with_overrides(
     written: Node,
+    replaced: Option<&ReadVariables>,
     overrides: &Overrides<'_>,
     problems: &mut Problems,
 ) -> Option<Node> {
@@ -186,6 +189,9 @@ fn with_overrides(
             return None;
         }
     };
+    if let Some(read) = replaced {
+        envoy_ratelimit::add(&mut entries, read, overrides);
+    }
     for setting in SETTINGS.iter().filter(|setting| setting.is_in_file()) {
         let key = setting.key.name;
         let flag = overrides.flags.iter().find(|(given, _)| *given == key);

@@ -3,7 +3,7 @@ use tidegate::rules::KeyShare;
 
 use super::*;
 
-fn load(
+pub(super) fn load(
     yaml: &str,
     variables: &[(&str, &str)],
     flags: &[(&'static str, &str)],

@@ -10,9 +10,9 @@ use crate::access::{AccessRefusal, PresentedToken, UNKNOWN_TOKEN};
 use crate::decider::Decider;
 use crate::open_streams::{IN_ALL, ON_A_CONNECTION, OpenStream, OpenStreams};
 
-/// Allows a call. With no token configured, every caller may.
+/// Allows a call. With no token configured, and in place of envoyproxy/ratelimit, every caller may.
 pub(super) fn may_check(decider: &Decider, parts: &Parts) -> Result<(), Status> {
-    if !decider.access.wants_tokens() {
+    if !decider.wants_tokens_of_envoy() {
         return Ok(());
     }
     let asked = PresentedToken::of(parts, FrontEnd::Grpc);
@@ -35,7 +35,7 @@ pub(super) fn open_stream(
     parts: &Parts,
     streams: &OpenStreams,
 ) -> Result<Option<OpenStream>, Status> {
-    let is_presented = decider.access.wants_tokens() && parts.headers.contains_key(AUTHORIZATION);
+    let is_presented = decider.wants_tokens_of_envoy() && parts.headers.contains_key(AUTHORIZATION);
     if is_presented && may_check(decider, parts).is_ok() {
         return Ok(None);
     }

@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use tidegate_codec::grpc::decode;
 use tidegate_codec::grpc::proto::health::{HealthCheckRequest, HealthCheckResponse, ServingStatus};
 use tidegate_listen::Drain;
+use tidegate_ratelimit::EnvoyRatelimit;
 
 use super::body::GrpcBody;
 use super::call::SERVICES;
@@ -27,7 +28,7 @@ pub(super) async fn check(
 ) -> Result<Response<GrpcBody>, Status> {
     let asked: HealthCheckRequest = decode(message(decider, body).await?)?;
     let service = &asked.service;
-    if !is_known(service) {
+    if !is_known(decider, service) {
         let message = format!("there is no service `{service}`");
         return Err(Status::new(Code::NotFound, message));
     }
@@ -42,7 +43,7 @@ pub(super) async fn watch(
     open: Option<OpenStream>,
 ) -> Result<Response<GrpcBody>, Status> {
     let asked: HealthCheckRequest = decode(message(decider, body).await?)?;
-    let is_known = is_known(&asked.service);
+    let is_known = is_known(decider, &asked.service);
     let (decider, drain) = (Arc::clone(decider), drain.clone());
     Ok(stream::reply(move |sender| async move {
         let _open = open;
@@ -75,13 +76,14 @@ async fn message(decider: &Decider, body: Incoming) -> Result<Bytes, Status> {
     Ok(message.bytes().clone())
 }
 
-/// The empty name stands for the whole server.
-fn is_known(service: &str) -> bool {
-    service.is_empty() || SERVICES.contains(&service)
+/// The empty name stands for the whole server, and so does that of envoyproxy/ratelimit in its place.
+fn is_known(decider: &Decider, service: &str) -> bool {
+    let is_replaced = decider.envoy_ratelimit.is_some() && service == EnvoyRatelimit::PROGRAM;
+    service.is_empty() || is_replaced || SERVICES.contains(&service)
 }
 
 async fn status(decider: &Decider) -> ServingStatus {
-    if decider.is_ready().await {
+    if decider.is_serving().await {
         ServingStatus::Serving
     } else {
         ServingStatus::NotServing

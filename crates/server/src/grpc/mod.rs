@@ -27,6 +27,7 @@ use tokio::net::TcpListener;
 use crate::decider::Decider;
 use crate::open_streams::OpenStreams;
 use body::GrpcBody;
+pub(crate) use rate_limit::decide;
 
 /// How long an idle connection is kept; clients keep theirs open.
 const IDLE: Duration = Duration::from_hours(1);
@@ -79,7 +80,7 @@ async fn answer(
 ) -> Result<Response<GrpcBody>, Infallible> {
     let (mut parts, body) = request.into_parts();
     // `ShouldRateLimit` asks for its peer only where tokens are wanted, and the extensions are two allocations.
-    if parts.uri.path() != call::SHOULD_RATE_LIMIT || calls.decider.access.wants_tokens() {
+    if parts.uri.path() != call::SHOULD_RATE_LIMIT || calls.decider.wants_tokens_of_envoy() {
         parts.extensions.insert(peer);
     }
     let reply = match call::dispatch(&calls, &parts, body).await {

@@ -26,8 +26,7 @@ pub(super) async fn answer(
     body: Incoming,
 ) -> Result<Response<GrpcBody>, Status> {
     access::may_check(decider, parts)?;
-    let needed = decider.need_rules();
-    needed.map_err(|problem| Status::new(Code::Unavailable, problem))?;
+    need_rules(decider)?;
     let message = message::only(body, grpc::LARGEST, &decider.bodies.clients).await?;
     let decoded;
     let asked = if let Some(asked) = RateLimitCall::read(message.bytes()) {
@@ -36,13 +35,30 @@ pub(super) async fn answer(
         decoded = decode(message.bytes())?;
         RateLimitCall::of(&decoded)
     };
+    let answer = decide_known(decider, &asked).await?;
+    Ok(message::with_body(GrpcBody::message(answer)))
+}
+
+/// The answer to a call that has not come over gRPC, as a message with its prefix.
+pub(crate) async fn decide(decider: &Decider, asked: &RateLimitCall<'_>) -> Result<Bytes, Status> {
+    need_rules(decider)?;
+    decide_known(decider, asked).await
+}
+
+/// Refuses a call that cannot be decided because the rules are not known.
+fn need_rules(decider: &Decider) -> Result<(), Status> {
+    let needed = decider.need_rules();
+    needed.map_err(|problem| Status::new(Code::Unavailable, problem))
+}
+
+async fn decide_known(decider: &Decider, asked: &RateLimitCall<'_>) -> Result<Bytes, Status> {
     let rules = decider.gate.rules();
     let mut parts = grpc::Parts::new();
-    add_parts(&mut parts, &asked, &rules)?;
+    add_parts(&mut parts, asked, &rules)?;
     let deciding = decider.gate.decide_by(&rules, FrontEnd::Grpc, &parts[..]);
     let receipt = deciding.await;
     let answer = RateLimitAnswer {
-        asked: &asked,
+        asked,
         rules: &rules,
         parts: &parts,
         decisions: receipt.decisions(),
@@ -50,8 +66,7 @@ pub(super) async fn answer(
     if answer.decisions.fail_call() {
         return Err(Status::new(Code::Unavailable, STORE_UNAVAILABLE));
     }
-    let body = GrpcBody::message(answer.framed(&decider.answers));
-    Ok(message::with_body(body))
+    Ok(answer.framed(&decider.answers))
 }
 
 fn decode(message: &Bytes) -> Result<RateLimitRequest, Status> {

@@ -29,7 +29,7 @@ pub(super) enum Code {
 
 /// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Status {
+pub(crate) struct Status {
     pub(super) code: Code,
     message: String,
 }

@@ -14,11 +14,12 @@ use super::ApiBody;
 use super::body::{self, LARGE, SMALL, TINY, UNREAD};
 use super::call::ApiCall;
 use super::{
-    activity, activity_stream, check, console, counters, explain, feedback, history, overrides,
-    probes, promote, reservations, rules, status, validate,
+    activity, activity_stream, check, console, counters, explain, feedback, healthcheck, history,
+    overrides, probes, promote, rate_limit_json, reservations, rules, status, validate,
 };
 use crate::access::CallScope::{AnyToken, Check, Feedback, Open, Probe, Read, Write};
 use crate::access::{Access, CallScope, Caller};
+use crate::config::Config;
 use crate::problem::{ApiReply, HttpProblem};
 use ApiHandler::Boxed;
 
@@ -106,6 +107,13 @@ pub(super) static ROUTES: [ApiRoute; 46] = [
     route(ANY,      "/",                                    Open,     UNREAD, Boxed(|call| now(console::redirect_browser(&call)))),
 ];
 
+/// The calls that a server has besides while it runs in place of envoyproxy/ratelimit, whose clients have no tokens.
+#[rustfmt::skip]
+static ENVOY_RATELIMIT: [ApiRoute; 2] = [
+    route(ANY,      "/healthcheck",                         Probe,    TINY,   Boxed(|call| whole(healthcheck::check(call)))),
+    route(ANY,      "/json",                                Open,     LARGE,  Boxed(|call| whole(rate_limit_json::answer(call)))),
+];
+
 const fn route(
     method: &'static str,
     path: &'static str,
@@ -171,16 +179,44 @@ pub(crate) enum ServedCalls {
     All,
     /// Those of services; the admin listener serves all.
     OfServices,
+    /// Those of envoyproxy/ratelimit.
+    OfEnvoyRatelimit,
+    /// Those of envoyproxy/ratelimit, and all others: there is a token for them.
+    AllWithEnvoyRatelimit,
 }
 
 impl ServedCalls {
+    /// The calls on the HTTP port.
+    pub(crate) fn on_http(config: &Config) -> Self {
+        match (config.envoy_ratelimit, config.admin) {
+            (Some(_), None) if !config.tokens.is_empty() => Self::AllWithEnvoyRatelimit,
+            (Some(_), _) => Self::OfEnvoyRatelimit,
+            (None, Some(_)) => Self::OfServices,
+            (None, None) => Self::All,
+        }
+    }
+
     fn has(self, route: &ApiRoute) -> bool {
-        self == Self::All || route.is_of_service()
+        match self {
+            Self::All | Self::AllWithEnvoyRatelimit => true,
+            Self::OfServices => route.is_of_service(),
+            Self::OfEnvoyRatelimit => route.path == "/healthz",
+        }
+    }
+
+    /// The call of envoyproxy/ratelimit with this path, if it is served.
+    fn of_envoy_ratelimit(self, path: &str) -> Option<&'static ApiRoute> {
+        let is_served = matches!(self, Self::OfEnvoyRatelimit | Self::AllWithEnvoyRatelimit);
+        let mut routes = ENVOY_RATELIMIT.iter().filter(|_| is_served);
+        routes.find(|route| route.path == path)
     }
 
     fn no_such_call(self, path: &str) -> HttpProblem {
         match self {
-            Self::All => no_such_call(path),
+            Self::All | Self::AllWithEnvoyRatelimit => no_such_call(path),
+            Self::OfEnvoyRatelimit => HttpProblem::not_found(format!(
+                "`{path}` is not served here: without a token, this address has only what envoyproxy/ratelimit has; set TIDEGATE_TOKEN or `tokens`"
+            )),
             Self::OfServices => HttpProblem::not_found(format!(
                 "`{path}` is not served here: this address has checks, `/v1/authorize` and probes only; all other calls are on the admin listener, whose address is the setting `admin`"
             )),
@@ -195,8 +231,11 @@ pub(super) fn find<'p>(
     path: &'p str,
 ) -> Result<(&'static ApiRoute, [&'p str; 2]), HttpProblem> {
     // In front of the table, because it is called for each request of a client.
-    if path == CHECK.path && *method == Method::POST {
+    if path == CHECK.path && *method == Method::POST && calls.has(&CHECK) {
         return Ok((&CHECK, [""; 2]));
+    }
+    if let Some(route) = calls.of_envoy_ratelimit(path) {
+        return Ok((route, [""; 2]));
     }
     let matching = |route: &ApiRoute| Some((route.path, names(route.path, path)?));
     let served = ROUTES.iter().filter(|route| calls.has(route));

@@ -11,6 +11,7 @@
 mod authorize;
 mod budgets;
 mod debug;
+mod envoy_ratelimit;
 mod exchanges;
 mod following;
 mod grpc;

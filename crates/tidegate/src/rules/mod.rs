@@ -349,6 +349,13 @@ impl RuleSet {
             .map(|descriptors| &descriptors.written)
     }
 
+    /// Whether there is any domain, or any rule if they are not written as descriptors.
+    #[doc(hidden)]
+    pub fn has_domains(&self) -> bool {
+        let descriptors = self.descriptors.as_ref();
+        descriptors.map_or(!self.is_empty(), |descriptors| descriptors.has_any())
+    }
+
     /// Whether limits that callers bring count for this domain: the descriptors name it, or accept any.
     pub(crate) fn knows_domain(&self, attributes: &Attributes<'_>) -> bool {
         let descriptors = self.descriptors.as_ref();

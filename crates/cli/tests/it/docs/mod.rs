@@ -1,6 +1,7 @@
 //! The documentation keeps step with the program: what it shows can be loaded, and what there is, it names.
 
 mod commands;
+mod envoy_ratelimit;
 mod examples;
 mod links;
 mod outside_tools;

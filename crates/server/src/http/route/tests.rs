@@ -313,3 +313,25 @@ fn with_an_admin_listener_the_http_port_has_only_the_calls_of_services() {
         assert!(detail.contains("the setting `admin`"), "{detail}");
     }
 }
+
+#[test]
+fn in_place_of_envoyproxy_ratelimit_no_other_call_is_open_without_a_token() {
+    let (mut refused, methods) = (0, [Method::GET, Method::POST, Method::PUT, Method::DELETE]);
+    for route in ROUTES.iter().filter(|route| route.path != "/healthz") {
+        for method in &methods {
+            let path = path_of(route);
+            let found = find(ServedCalls::OfEnvoyRatelimit, method, &path);
+            let status = found.map_or_else(|problem| problem.reply().status().as_u16(), |_| 200);
+            assert_eq!(status, 404, "{method} {path}");
+            refused += 1;
+        }
+    }
+    assert_eq!(refused, (ROUTES.len() - 1) * methods.len());
+    for route in &ENVOY_RATELIMIT {
+        for calls in [ServedCalls::All, ServedCalls::OfServices] {
+            assert!(find(calls, &Method::GET, route.path).is_err());
+        }
+        let calls = ServedCalls::AllWithEnvoyRatelimit;
+        assert!(find(calls, &Method::GET, route.path).is_ok());
+    }
+}

@@ -336,6 +336,7 @@ impl WrittenRule {
                 "anchor",
                 match anchor {
                     Anchor::Clock => json!("clock"),
+                    Anchor::Epoch => panic!("rules cannot write it"),
                     Anchor::FirstRequest => json!("first_request"),
                 },
             ),

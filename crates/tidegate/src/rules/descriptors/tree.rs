@@ -73,6 +73,10 @@ impl Descriptors {
         self.domains.insert(domain.to_owned(), level);
     }
 
+    pub(in crate::rules) fn has_any(&self) -> bool {
+        !self.domains.is_empty()
+    }
+
     pub(in crate::rules) fn knows_domain(&self, attributes: &Attributes<'_>) -> bool {
         self.level(attributes).is_some()
     }

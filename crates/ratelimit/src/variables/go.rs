@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 /// A boolean.
-pub fn boolean(text: &str) -> Result<bool, String> {
+pub(super) fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
@@ -15,7 +15,7 @@ pub fn boolean(text: &str) -> Result<bool, String> {
 }
 
 /// A duration that is not negative: `150us`, `1.5h`, `1h30m`, `0`.
-pub fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let nanoseconds = nanoseconds(text).ok_or_else(|| {
         format!("`{text}` is not a duration; write for example `150us`, `10s` or `1h30m`")
     })?;
@@ -78,8 +78,28 @@ fn part(number: &str, unit: &str) -> Option<u64> {
     Some(nanoseconds)
 }
 
+/// A whole number, such as a size.
+pub(super) fn whole(text: &str) -> Result<i64, String> {
+    let digits = text.strip_prefix('+').unwrap_or(text);
+    digits
+        .parse()
+        .map_err(|_| format!("`{text}` is not a whole number"))
+}
+
+/// A port.
+pub(super) fn port(text: &str) -> Result<u16, String> {
+    text.parse()
+        .map_err(|_| format!("`{text}` is not a port; write a number from 0 to 65535"))
+}
+
+/// A number that may have a fraction.
+pub(super) fn number(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+    number.ok_or_else(|| format!("`{text}` is not a number; write for example `0.8`"))
+}
+
 /// A map `k:v,k2:v2`. Of a key that is there twice, the last value counts. Empty is no entry.
-pub fn map(text: &str) -> Result<Vec<(String, String)>, String> {
+pub(super) fn map(text: &str) -> Result<Vec<(String, String)>, String> {
     let mut entries: Vec<(String, String)> = Vec::new();
     if text.trim().is_empty() {
         return Ok(entries);
@@ -98,7 +118,7 @@ pub fn map(text: &str) -> Result<Vec<(String, String)>, String> {
 }
 
 /// A list `a,b,c`. Empty is no item.
-pub fn list(text: &str) -> Vec<String> {
+pub(super) fn list(text: &str) -> Vec<String> {
     if text.trim().is_empty() {
         return Vec::new();
     }

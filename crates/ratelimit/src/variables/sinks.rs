@@ -1,0 +1,145 @@
+//! Where the stats go: statsd, DogStatsD, Prometheus.
+
+use tidegate::document::{Node, Place, Value};
+
+use super::go;
+use super::listeners::address;
+use super::reader::{MapOfSetting, Reader, map_of, span};
+
+const TAGS: &str = "EXTRA_TAGS";
+
+pub(super) fn read(reader: &mut Reader<'_>) {
+    if reader.is_true("DISABLE_STATS") {
+        for key in ["statsd", "prometheus"] {
+            reader.set(
+                key,
+                Node::setting("DISABLE_STATS", "off"),
+                &["DISABLE_STATS"],
+            );
+        }
+        return;
+    }
+    let has_prometheus = reader.is_true("USE_PROMETHEUS");
+    if has_prometheus {
+        prometheus(reader);
+    }
+    let is_dog = reader.is_true("USE_DOG_STATSD");
+    let is_on = if reader.is_set("USE_STATSD") {
+        reader.is_true("USE_STATSD")
+    } else {
+        !has_prometheus
+    };
+    if is_dog || is_on {
+        statsd(reader, is_dog);
+    } else {
+        reader.set(
+            "statsd",
+            Node::setting("USE_STATSD", "off"),
+            &["USE_STATSD"],
+        );
+    }
+}
+
+fn prometheus(reader: &mut Reader<'_>) {
+    let name = "PROMETHEUS_ADDR";
+    let given = reader.text_or_default(name);
+    let mut prometheus = MapOfSetting::of("USE_PROMETHEUS");
+    // Without a host, it is all addresses of both families.
+    let is_port = given.starts_with(':');
+    let listening = if is_port {
+        format!("[::]{given}")
+    } else {
+        given
+    };
+    prometheus.put_text("address", name, &listening);
+    let name = "PROMETHEUS_PATH";
+    prometheus.put_text("path", name, &reader.text_or_default(name));
+    let name = "PROMETHEUS_MAPPER_YAML";
+    if let Some(file) = reader.text(name) {
+        prometheus.put_text("mapping", name, &file);
+    }
+    let name = "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS";
+    if reader.is_true(name) {
+        prometheus.put_text("milliseconds", name, "true");
+    }
+    put_tags(reader, &mut prometheus);
+    reader.set("prometheus", prometheus.into_node(), &["USE_PROMETHEUS"]);
+}
+
+fn put_tags(reader: &Reader<'_>, sink: &mut MapOfSetting) {
+    let tags = go::map(&reader.text_or_default(TAGS)).unwrap_or_default();
+    if !tags.is_empty() {
+        sink.put("tags", map_of(TAGS, tags).into_node());
+    }
+}
+
+fn statsd(reader: &mut Reader<'_>, is_dog: bool) {
+    let named = if is_dog {
+        "USE_DOG_STATSD"
+    } else {
+        "USE_STATSD"
+    };
+    let mut statsd = MapOfSetting::of(named);
+    let server = address(
+        &reader.text_or_default("STATSD_HOST"),
+        &reader.port("STATSD_PORT"),
+    );
+    statsd.put_text("address", "STATSD_HOST", &server);
+    if is_dog {
+        statsd.put_text("dialect", named, "dogstatsd");
+    } else {
+        let name = "STATSD_PROTOCOL";
+        let protocol = reader.text_or_default(name);
+        statsd.put_text("protocol", name, &protocol.to_lowercase());
+    }
+    let name = "STATS_FLUSH_INTERVAL";
+    if let Some(duration) = reader.duration(name) {
+        statsd.put_text("flush", name, &span(duration));
+    }
+    put_tags(reader, &mut statsd);
+    if is_dog {
+        put_mogrifiers(reader, &mut statsd);
+    }
+    let variables = [
+        "USE_STATSD",
+        "STATSD_HOST",
+        "STATSD_PORT",
+        "STATSD_PROTOCOL",
+        named,
+        name,
+        TAGS,
+    ];
+    reader.set("statsd", statsd.into_node(), &variables);
+}
+
+/// The variables `DOG_STATSD_MOGRIFIER_{NAME}_PATTERN`, `_NAME` and `_TAGS` of each name in the list.
+fn put_mogrifiers(reader: &mut Reader<'_>, statsd: &mut MapOfSetting) {
+    let list = "USE_DOG_STATSD_MOGRIFIERS";
+    let mut mogrifiers = Vec::new();
+    for name in go::list(&reader.text_or_default(list)) {
+        let variable = |part: &str| format!("DOG_STATSD_MOGRIFIER_{}_{part}", name.to_uppercase());
+        let (pattern, new_name, tags) = (variable("PATTERN"), variable("NAME"), variable("TAGS"));
+        let mut mogrifier = MapOfSetting::of(&pattern);
+        for (key, variable) in [("pattern", &pattern), ("name", &new_name)] {
+            match reader.text(variable) {
+                Some(text) => mogrifier.put_text(key, variable, &text),
+                None if key == "pattern" => {
+                    let problem = format!("this is needed, because `{list}` names `{name}`");
+                    reader.refuse(variable, problem);
+                }
+                None => {}
+            }
+        }
+        match go::map(&reader.text(&tags).unwrap_or_default()) {
+            Ok(pairs) if pairs.is_empty() => {}
+            Ok(pairs) => mogrifier.put("tags", map_of(&tags, pairs).into_node()),
+            Err(problem) => reader.refuse(&tags, problem),
+        }
+        mogrifiers.push(mogrifier.into_node());
+    }
+    if !mogrifiers.is_empty() {
+        let value = Value::List(mogrifiers);
+        let place = Place::Setting(list.to_owned());
+        statsd.put("mogrifiers", Node { value, place });
+    }
+}

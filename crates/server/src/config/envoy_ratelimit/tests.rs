@@ -1,0 +1,149 @@
+use std::collections::BTreeSet;
+
+use tidegate_ratelimit::variables::{Effect, VARIABLES};
+
+use super::super::Config;
+use super::super::tests::load;
+use super::*;
+
+/// Settings that variables make and that are not there yet.
+const MISSING: [&str; 18] = [
+    "all_or_nothing",
+    "dynamic_metadata",
+    "envoy_headers",
+    "grpc_max_connection_age",
+    "grpc_max_connection_age_grace",
+    "grpc_tls_cert",
+    "grpc_tls_client_ca",
+    "grpc_tls_client_name",
+    "grpc_tls_key",
+    "merge_domains",
+    "near_limit_ratio",
+    "otlp_service",
+    "prometheus",
+    "quota",
+    "redis_name_check",
+    "shadow",
+    "statsd",
+    "xds",
+];
+
+fn load_as(yaml: &str, variables: &[(&str, &str)]) -> Result<Config, String> {
+    load(yaml, variables, &[("as", EnvoyRatelimit::NAME)])
+}
+
+#[test]
+fn every_setting_that_variables_make_is_there() {
+    let keys = VARIABLES.iter().flat_map(|variable| match variable.effect {
+        Effect::Settings(keys) => keys,
+        Effect::Mode(_) | Effect::Nothing(..) => &[],
+    });
+    // Secrets have variables of Tidegate, and no settings.
+    let keys = keys.filter(|key| !key.starts_with("TIDEGATE_"));
+    let missing: BTreeSet<&str> = keys.copied().filter(|key| !is_setting(key)).collect();
+    assert_eq!(missing, BTreeSet::from(MISSING));
+}
+
+#[test]
+fn defaults_of_envoyproxy_ratelimit_are_below_the_file_and_its_variables_above() {
+    let shown = |yaml: &str, variables: &[(&str, &str)]| {
+        let config = load_as(yaml, variables).unwrap();
+        (config.http.to_string(), config.log.level)
+    };
+    let expected = |http: &str, level: &str| (http.to_owned(), level.to_owned());
+    assert_eq!(shown("", &[]), expected("0.0.0.0:8080", "warn"));
+    let yaml = "http: 127.0.0.1:1\nlog_level: debug\n";
+    assert_eq!(shown(yaml, &[]), expected("127.0.0.1:1", "debug"));
+    let set = [("PORT", "2"), ("LOG_LEVEL", "INFO")];
+    assert_eq!(shown(yaml, &set), expected("0.0.0.0:2", "info"));
+    let own = [
+        ("PORT", "2"),
+        ("LOG_LEVEL", "INFO"),
+        ("TIDEGATE_HTTP", "127.0.0.1:3"),
+        ("TIDEGATE_LOG_LEVEL", ""),
+    ];
+    assert_eq!(shown(yaml, &own), expected("127.0.0.1:3", "info"));
+    let flags = [("as", EnvoyRatelimit::NAME), ("http", "127.0.0.1:4")];
+    assert_eq!(load(yaml, &own, &flags).unwrap().http.port(), 4);
+}
+
+#[test]
+fn variables_of_others_are_read_in_this_mode_alone() {
+    let config = load("", &[("PORT", "2"), ("LOG_LEVEL", "loud")], &[]).unwrap();
+    assert_eq!(config.http.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.envoy_ratelimit, None);
+    assert_eq!(config.debug, None);
+    let as_variable = [("TIDEGATE_AS", "envoy-ratelimit"), ("PORT", "2")];
+    let config = load("", &as_variable, &[]).unwrap();
+    assert_eq!(config.http.to_string(), "0.0.0.0:2");
+    assert_eq!(config.debug.unwrap().to_string(), "0.0.0.0:6070");
+    assert_eq!(config.envoy_ratelimit, Some(EnvoyRatelimit::default()));
+    let refused = load("", &[("TIDEGATE_AS", "envoy")], &[]).unwrap_err();
+    assert!(
+        refused.contains("TIDEGATE_AS: `envoy` is unknown; expected one of `envoy-ratelimit`"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn all_problems_are_reported_together_by_the_names_of_their_variables() {
+    let set = [
+        ("PORT", "http"),
+        ("HOST", "ratelimit.example.com"),
+        ("BACKEND_TYPE", "memcache"),
+        ("TIDEGATE_HISTORY", "many"),
+    ];
+    let problems = load_as("htpp: 1\n", &set).unwrap_err();
+    for expected in [
+        "error: PORT: `http` is not a port",
+        "error: HOST: field `http`: `ratelimit.example.com:8080` is not an address",
+        "error: BACKEND_TYPE: counters in memcached are not exact",
+        "error: TIDEGATE_HISTORY: field `history`",
+        "unknown key `htpp`",
+    ] {
+        assert!(problems.contains(expected), "{expected}\n---\n{problems}");
+    }
+}
+
+#[test]
+fn redis_and_its_passwords_are_passed_on() {
+    let set = [
+        ("REDIS_URL", "redis:6379"),
+        ("REDIS_SOCKET_TYPE", "tcp"),
+        ("REDIS_AUTH", "someone:hunter2"),
+        ("CACHE_KEY_PREFIX", "prod"),
+    ];
+    let redis = load_as("", &set).unwrap().redis.unwrap();
+    assert_eq!(redis.url.to_string(), "redis://redis:6379");
+    assert_eq!(redis.user.as_deref(), Some("someone"));
+    assert_eq!(redis.password.as_deref(), Some("hunter2"));
+    assert_eq!(redis.namespace.unwrap().to_string(), "prod");
+    let own = [&set[..], &[("TIDEGATE_REDIS_PASSWORD", "other")]].concat();
+    let redis = load_as("", &own).unwrap().redis.unwrap();
+    assert_eq!(redis.password.as_deref(), Some("other"));
+    let sentinel = [
+        ("REDIS_URL", "main,a:1"),
+        ("REDIS_TYPE", "SENTINEL"),
+        ("REDIS_SENTINEL_AUTH", "s3ntinel"),
+    ];
+    let redis = load_as("", &sentinel).unwrap().redis.unwrap();
+    assert_eq!(redis.sentinel_password.as_deref(), Some("s3ntinel"));
+}
+
+#[test]
+fn rules_have_one_source() {
+    let rules = |yaml: &str, variables: &[(&str, &str)]| {
+        let rules = load_as(yaml, variables).unwrap().rules;
+        rules.map(|path| path.display().to_string())
+    };
+    let root = ("RUNTIME_ROOT", "/data");
+    let default = "/srv/runtime_data/current/config";
+    assert_eq!(rules("", &[]).as_deref(), Some(default));
+    assert_eq!(rules("rules: a.yaml", &[]).as_deref(), Some("a.yaml"));
+    assert_eq!(
+        rules("rules: a.yaml", &[root]).as_deref(),
+        Some("/data/config")
+    );
+    let own = [root, ("TIDEGATE_RULES", "b.yaml")];
+    assert_eq!(rules("rules: a.yaml", &own).as_deref(), Some("b.yaml"));
+}

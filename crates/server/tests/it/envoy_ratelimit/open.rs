@@ -1,0 +1,98 @@
+//! What is open: without a token only the endpoints of envoyproxy/ratelimit, with one the API in addition.
+
+use serde_json::Value;
+use tidegate_testkit_server::{HttpClient, TestFolder};
+
+use super::{RULES, get, serve};
+
+/// The description of the API, which has every call of it.
+const OPENAPI: &str = include_str!("../../../src/http/openapi.json");
+
+const TOKEN: [(&str, &str); 1] = [("TIDEGATE_TOKEN", "sixteen-letters.")];
+
+/// The paths of the API, about things that do not exist, and those that are not described.
+fn paths() -> Vec<String> {
+    let described: Value = serde_json::from_str(OPENAPI).unwrap();
+    let described = described["paths"].as_object().unwrap().keys();
+    let filled = described.map(|path| {
+        let mut path = path.clone();
+        while let (Some(begin), Some(end)) = (path.find('{'), path.find('}')) {
+            path.replace_range(begin..=end, "x");
+        }
+        path
+    });
+    let others = [
+        "/",
+        "/console",
+        "/console/",
+        "/console/app.js",
+        "/v1",
+        "/stats",
+        "/rlconfig",
+    ];
+    filled.chain(others.map(str::to_owned)).collect()
+}
+
+#[test]
+fn without_a_token_there_is_nothing_but_what_envoyproxy_ratelimit_has() {
+    let folder = TestFolder::new();
+    let server = serve(&folder, RULES, &[]);
+    assert_eq!(server.token, None, "none is generated");
+    assert!(!folder.path("data/admin-token").exists());
+    let paths = paths();
+    assert!(paths.len() > 30, "{paths:?}");
+    let mut client = HttpClient::to(server.address);
+    for path in paths.iter().filter(|path| *path != "/healthz") {
+        for method in ["GET", "POST", "PUT", "DELETE", "OPTIONS"] {
+            let reply = client.ask(&format!("{method} {path}"), "");
+            assert_eq!(reply.status, 404, "{method} {path}");
+        }
+    }
+    assert_eq!(get(&server, "/healthz").0, 200);
+    assert_eq!(get(&server, "/healthcheck").0, 200);
+}
+
+#[test]
+fn a_token_opens_the_api_and_envoy_needs_none() {
+    let folder = TestFolder::new();
+    let server = serve(&folder, RULES, &TOKEN);
+    let mut client = HttpClient::to(server.address);
+    assert_eq!(client.ask("GET /v1/rules", "").status, 401);
+    let authorization = [("authorization", "Bearer sixteen-letters.")];
+    let reply = client.ask_with("GET /v1/rules", &authorization, "");
+    assert_eq!(reply.status, 200);
+    for path in [
+        "/readyz",
+        "/metrics",
+        "/console/",
+        "/healthz",
+        "/healthcheck",
+    ] {
+        assert_eq!(get(&server, path).0, 200, "{path}");
+    }
+    assert_eq!(client.ask("POST /v1/check", "{}").status, 401);
+    let body =
+        r#"{"domain":"infra/gw/http","descriptors":[{"entries":[{"key":"user","value":"u1"}]}]}"#;
+    assert_eq!(client.ask("POST /json", body).status, 200);
+}
+
+#[tokio::test]
+async fn envoy_needs_no_token_over_grpc() {
+    use tidegate_server::grpc_messages::rate_limit::{RateLimitRequest, RateLimitResponse};
+    let folder = TestFolder::new();
+    let server = serve(&folder, RULES, &TOKEN);
+    let address = server.grpc.unwrap();
+    let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let mut grpc = tonic::client::Grpc::new(endpoint.connect().await.unwrap());
+    grpc.ready().await.unwrap();
+    let codec: tonic_prost::ProstCodec<RateLimitRequest, RateLimitResponse> =
+        tonic_prost::ProstCodec::default();
+    let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+    let call = tonic::Request::new(RateLimitRequest {
+        domain: "infra/gw/http".to_owned(),
+        ..RateLimitRequest::default()
+    });
+    let refused = grpc.unary(call, path.parse().unwrap(), codec).await;
+    // Not unauthenticated: the call itself is wrong.
+    assert_eq!(refused.unwrap_err().code(), tonic::Code::InvalidArgument);
+}
