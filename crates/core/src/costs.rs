@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use smol_str::SmolStr;
 
 /// The largest cost in one unit: the largest number that every JSON reader holds exactly.
@@ -166,19 +167,37 @@ impl Costs {
     pub fn by_unit<'n>(
         costs: impl IntoIterator<Item = (&'n str, u64)>,
     ) -> Result<Self, CostsError> {
-        let mut list: Vec<(CostUnit, u64)> = Vec::new();
-        for (name, cost) in costs {
-            let unit = CostUnit::new(name)?;
+        let costs = costs.into_iter();
+        Self::try_of_units(costs.map(|(name, cost)| Ok((CostUnit::new(name)?, cost))))
+    }
+
+    /// The same by units that are known to be valid.
+    pub fn of_units(costs: impl IntoIterator<Item = (CostUnit, u64)>) -> Result<Self, CostsError> {
+        Self::try_of_units(costs.into_iter().map(Ok))
+    }
+
+    fn try_of_units(
+        costs: impl Iterator<Item = Result<(CostUnit, u64), CostsError>>,
+    ) -> Result<Self, CostsError> {
+        let mut list: SmallVec<[(CostUnit, u64); 5]> = SmallVec::new();
+        for costing in costs {
+            let (unit, cost) = costing?;
             if cost > MAX_COST {
                 return Err(CostsError::TooLarge { unit, cost });
             }
-            match list.binary_search_by(|(known, _)| known.cmp(&unit)) {
+            let is_last = list.last().is_none_or(|(known, _)| *known < unit);
+            let index = if is_last {
+                Err(list.len())
+            } else {
+                list.binary_search_by(|(known, _)| known.cmp(&unit))
+            };
+            match index {
                 Ok(_) => return Err(CostsError::Twice { unit }),
                 Err(_) if list.len() == MAX_UNITS => return Err(CostsError::TooMany),
                 Err(index) => list.insert(index, (unit, cost)),
             }
         }
-        Ok(Self(CostList::ByUnit(list.into())))
+        Ok(Self(CostList::ByUnit(list.into_iter().collect())))
     }
 
     /// The cost of every rule, if they do not differ by unit.

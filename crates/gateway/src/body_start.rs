@@ -5,14 +5,14 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
 use hyper::body::{Body as _, Frame, Incoming};
 use tidegate_listen::stall::{BodyPace, BodyRate};
-use tidegate_tower::{PooledBytes, UnreadBody};
+use tidegate_tower::{HeldBody, UnreadBody};
 use tokio::time::timeout;
 
 use crate::failure::GatewayFailure;
@@ -33,6 +33,17 @@ pub(crate) struct BodyStart {
     pub(crate) trailers: Option<HeaderMap>,
     /// Whether this is the whole body.
     pub(crate) is_whole: bool,
+}
+
+impl BodyStart {
+    /// Bytes of a body, of which more may come.
+    pub(crate) fn of(bytes: Bytes) -> Self {
+        Self {
+            bytes,
+            trailers: None,
+            is_whole: false,
+        }
+    }
 }
 
 /// How much of a body is awaited.
@@ -112,33 +123,26 @@ impl StartRoom {
     }
 }
 
-/// Reads a whole body into `held`, as far as `push` takes it.
+/// Reads the rest of a body.
 pub(crate) async fn read_whole(
     body: &mut Incoming,
     pace: StartPace,
-    mut held: PooledBytes,
-    push: impl Fn(&mut PooledBytes, &[u8]) -> Result<(), UnreadBody>,
-) -> Result<BodyStart, GatewayFailure> {
-    let mut trailers = None;
+    held: &mut HeldBody,
+) -> Result<(), GatewayFailure> {
     let mut rate = pace.rate.map(BodyPace::new);
-    while !body.is_end_stream() {
-        let frame = timeout(pace.timeout, next(body, rate.as_mut())).await;
-        let Some(frame) = frame.map_err(|_| GatewayFailure::SlowClient)?? else {
-            break;
-        };
-        match frame.into_data() {
-            Ok(data) => push(&mut held, &data)?,
-            Err(frame) => {
-                trailers = frame.into_trailers().ok();
-                break;
-            }
+    while !held.is_whole() {
+        let part = paced(rate.as_mut(), |cx| held.poll_part(body, cx));
+        let part = timeout(pace.timeout, part).await;
+        let length = part.map_err(|_| GatewayFailure::SlowClient)??;
+        let length = length.map_err(|error| match error {
+            UnreadBody::Broken => GatewayFailure::BrokenBody,
+            error => error.into(),
+        })?;
+        if let Some(rate) = &mut rate {
+            rate.came(length);
         }
     }
-    Ok(BodyStart {
-        bytes: held.into(),
-        trailers,
-        is_whole: true,
-    })
+    Ok(())
 }
 
 /// The next frame of a body, `None` at its end.
@@ -146,14 +150,8 @@ async fn next(
     body: &mut Incoming,
     mut pace: Option<&mut BodyPace>,
 ) -> Result<Option<Frame<Bytes>>, GatewayFailure> {
-    let frame = poll_fn(|cx| {
-        let frame = Pin::new(&mut *body).poll_frame(cx);
-        match (&frame, &mut pace) {
-            (Poll::Pending, Some(pace)) => {
-                pace.poll_wait(cx).map(|()| Err(GatewayFailure::SlowClient))
-            }
-            _ => frame.map(Ok),
-        }
+    let frame = paced(pace.as_deref_mut(), |cx| {
+        Pin::new(&mut *body).poll_frame(cx)
     });
     let frame = frame.await?.transpose();
     let frame = frame.map_err(|_| GatewayFailure::BrokenBody)?;
@@ -161,6 +159,23 @@ async fn next(
         pace.came(frame.data_ref().map_or(0, Bytes::len));
     }
     Ok(frame)
+}
+
+/// Waits for a part of a body, but not longer than its client may take.
+async fn paced<T>(
+    mut pace: Option<&mut BodyPace>,
+    mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+) -> Result<T, GatewayFailure> {
+    let part = poll_fn(|cx| {
+        let part = poll(cx);
+        match (&part, &mut pace) {
+            (Poll::Pending, Some(pace)) => {
+                pace.poll_wait(cx).map(|()| Err(GatewayFailure::SlowClient))
+            }
+            _ => part.map(Ok),
+        }
+    });
+    part.await
 }
 
 /// Bytes in the memory for all, until the last reference to them is dropped.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::{Request, Response, request};
 use hyper::body::Incoming;
 use tidegate_tower::{
-    DescribedCall, ModelCall, ModelRoute, PooledBytes, Protocol, RefusedCall, UsageReading,
+    DescribedCall, HoldRefusal, ModelCall, ModelRoute, Protocol, RefusedCall, UsageReading,
     denied_with,
 };
 use tidegate_usage::UsageSetting;
@@ -48,15 +48,16 @@ impl<L> Ingress<L> {
             return Ok((Request::from_parts(head, body), None));
         };
         let mut call = None;
-        if let Some(form) = reading.form(usage, &path, &head, (&self.layer, &described))? {
-            let start = self.read_body(&head, &mut body).await;
-            let mut start = start.map_err(|failure| refused(&failure, &head))?;
-            let route = ModelRoute {
-                form,
-                path: &path,
-                adds_usage: route.config.adds_usage,
-            };
-            call = reading.model_call(route, &mut start.bytes, &mut described, &mut head);
+        if let Some(form) = reading.form(usage, &path, &head, &described) {
+            let mut start = self.read_body(&head, &described, &mut body).await?;
+            if start.is_whole {
+                let route = ModelRoute {
+                    form,
+                    path: &path,
+                    adds_usage: route.config.adds_usage,
+                };
+                call = reading.model_call(route, &mut start.bytes, &mut described, &mut head);
+            }
             if let Some(screened) = head.extensions.get_mut::<Screened>() {
                 screened.start = Some(Box::new(start));
             }
@@ -85,16 +86,33 @@ impl<L> Ingress<L> {
         }
     }
 
+    /// Reads the body of a request, unless the request is denied whatever that says: then not more of it than has
+    /// arrived.
     async fn read_body(
         &self,
         head: &request::Parts,
+        described: &DescribedCall,
         body: &mut Incoming,
-    ) -> Result<BodyStart, GatewayFailure> {
-        let reading = &self.gateway.usage;
-        let whole = reading.start(&head.headers)?;
-        let pace = self.start_pace(head).ok_or(GatewayFailure::NoRoute)?;
-        let push = |whole: &mut PooledBytes, data: &[u8]| reading.push(whole, data);
-        read_whole(body, pace, whole, push).await
+    ) -> Result<BodyStart, RefusedCall> {
+        let known = (&self.layer, described);
+        let mut held = match self.gateway.usage.hold(head, known, body).await {
+            Ok(held) => held,
+            Err(HoldRefusal::Denied(answer)) => return Err(answer),
+            Err(HoldRefusal::NotRead(error)) => return Err(refused(&error.into(), head)),
+            Err(HoldRefusal::Unread(bytes)) => return Ok(BodyStart::of(bytes)),
+        };
+        if !held.is_whole() {
+            let pace = self.start_pace(head).ok_or(GatewayFailure::NoRoute);
+            let reading = async { read_whole(body, pace?, &mut held).await };
+            let read: Result<(), GatewayFailure> = reading.await;
+            read.map_err(|failure| refused(&failure, head))?;
+        }
+        let (bytes, trailers) = held.into_parts();
+        Ok(BodyStart {
+            bytes,
+            trailers,
+            is_whole: true,
+        })
     }
 }
 

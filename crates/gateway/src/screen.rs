@@ -91,7 +91,9 @@ impl<L> Ingress<L> {
         request: Request<Incoming>,
     ) -> Result<Request<Incoming>, GatewayFailure> {
         let (mut head, mut body) = request.into_parts();
-        if let Some(pace) = self.start_pace(&head)
+        let is_read = |screened: &Screened| screened.start.is_some();
+        if !head.extensions.get().is_some_and(is_read)
+            && let Some(pace) = self.start_pace(&head)
             && self.layer.takes_shared_permit(&mut head)
         {
             let start = self.gateway.start_room.read(&mut body, pace).await?;

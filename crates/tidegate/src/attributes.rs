@@ -59,6 +59,9 @@ pub struct Attributes<'a> {
     at: Option<Timestamp>,
 }
 
+/// The names of what is known of nearly every request.
+const USUAL_NAMES: [&str; 5] = ["method", "path", "host", "ip", "api_key"];
+
 /// Whether a path goes on in the form in which it is matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PathForm {
@@ -384,11 +387,16 @@ impl<'a> Attributes<'a> {
     /// An owned copy, for a request that is decided later.
     pub fn into_owned<'b>(self) -> Attributes<'b> {
         let owned = |text: Cow<'a, str>| Cow::Owned(text.into_owned());
+        // Most names are known, and need no copy.
+        let name_of = |name: Cow<'a, str>| {
+            let known = USUAL_NAMES.iter().find(|known| **known == name);
+            known.map_or_else(|| owned(name), |known| Cow::Borrowed(*known))
+        };
         let entries = self.entries.into_iter();
         let refused = self.refused.into_iter();
         Attributes {
             entries: entries
-                .map(|(name, value)| (owned(name), owned(value)))
+                .map(|(name, value)| (name_of(name), owned(value)))
                 .collect(),
             ip: self.ip,
             other_paths: self.other_paths,

@@ -59,12 +59,11 @@ impl DescribedCall {
 
     /// Keeps it in the extensions of its request, for the layer to decide by.
     pub fn keep(self, request: &mut request::Parts) {
-        let Self {
-            attributes, rules, ..
-        } = self;
-        request.extensions.insert(rules.clone());
-        let described = DescribedRequest { attributes, rules };
-        request.extensions.insert(described);
+        request.extensions.insert(DescribedRequest {
+            attributes: self.attributes,
+            rules: self.rules,
+            is_pinned: true,
+        });
     }
 }
 

@@ -209,9 +209,8 @@ async fn decide(
     settings: &Settings,
     parts: &mut request::Parts,
 ) -> Result<Box<Receipt>, RequestError> {
-    let given = parts.extensions.remove::<RulesInForce>();
     let is_estimated = parts.extensions.get::<ReceiptSlot>().is_some();
-    let rules = given.unwrap_or_else(|| gate.rules());
+    let rules = DescribedRequest::pinned(parts).unwrap_or_else(|| gate.rules());
     let mut known = attributes(settings, parts, &rules)?;
     if known.awaits_key()
         && let Some(next_keys) = &settings.next_keys
@@ -236,6 +235,16 @@ pub(crate) struct DescribedRequest {
     pub(crate) attributes: Attributes<'static>,
     /// The rules that it was described for.
     pub(crate) rules: RulesInForce,
+    /// Whether it is decided by these rules, even if others are in force by then.
+    pub(crate) is_pinned: bool,
+}
+
+impl DescribedRequest {
+    /// The rules that a request is decided by, if it was described for them.
+    pub(crate) fn pinned(parts: &request::Parts) -> Option<RulesInForce> {
+        let described = parts.extensions.get::<Self>()?;
+        described.is_pinned.then(|| described.rules.clone())
+    }
 }
 
 /// The attributes of a request, without the headers that the service must not see.

@@ -441,7 +441,9 @@ impl RateLimitLayer {
     /// would hold the permit meanwhile. Removes the headers that the service must not see, and keeps what the
     /// request is known by in its extensions.
     pub fn takes_shared_permit(&self, request: &mut request::Parts) -> bool {
-        let rules = self.gate.rules();
+        let pinned = DescribedRequest::pinned(request);
+        let is_pinned = pinned.is_some();
+        let rules = pinned.unwrap_or_else(|| self.gate.rules());
         if !rules.has_shared_permits() {
             return false;
         }
@@ -450,9 +452,12 @@ impl RateLimitLayer {
         };
         let takes = self.gate.takes_shared_permit(&rules, &attributes);
         let attributes = attributes.into_owned();
-        if !attributes.awaits_key() {
-            let described = DescribedRequest { attributes, rules };
-            request.extensions.insert(described);
+        if is_pinned || !attributes.awaits_key() {
+            request.extensions.insert(DescribedRequest {
+                attributes,
+                rules,
+                is_pinned,
+            });
         }
         takes
     }

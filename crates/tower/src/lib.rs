@@ -98,9 +98,9 @@ pub use service::RateLimit;
 pub use tidegate::address::ForwardedHeader;
 pub use twins::{UnderscoreHeaders, folded_byte};
 pub use usage::{
-    DeniedBody, ModelCall, ModelRequestBody, ModelRoute, PriceLookup, RefusedCall, Unanswered,
-    UnreadBody, UsageBody, UsageFuture, UsageLayer, UsageLimit, UsageNote, UsageNotes,
-    UsageReading, UsageResults, UsageSettings,
+    DeniedBody, HeldBody, HoldRefusal, ModelCall, ModelRequestBody, ModelRoute, PriceLookup,
+    RefusedCall, Unanswered, UnreadBody, UsageBody, UsageFuture, UsageLayer, UsageLimit, UsageNote,
+    UsageNotes, UsageReading, UsageResults, UsageSettings,
 };
 pub use watch::{MeasuredFrom, Unmeasured};
 

@@ -70,7 +70,7 @@ pub struct AnswerReader {
     splitter: EventSplitter,
     current: CurrentDocument,
     /// Holds back events that may have to be left out.
-    hold: Option<Box<EventHold>>,
+    hold: Option<EventHold>,
     /// How many candidates have to end before usage is final.
     candidates: u64,
     is_final: bool,
@@ -117,7 +117,7 @@ impl AnswerReader {
     #[must_use]
     pub fn leave_out_usage(mut self) -> Self {
         if self.kind == AnswerKind::Events {
-            self.hold = Some(Box::default());
+            self.hold = Some(EventHold::default());
         }
         self
     }
@@ -168,7 +168,7 @@ impl AnswerReader {
             }
         });
         let passed = match pass {
-            Some(pass) => pass.pass(&piece, current.may_be_extra()),
+            Some(pass) => pass.pass(piece, current.may_be_extra()),
             None => SmallVec::from_iter([piece]),
         };
         self.has_malformed |= has_malformed;

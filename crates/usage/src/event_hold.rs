@@ -70,7 +70,7 @@ impl EventPass<'_> {
     }
 
     /// The bytes that pass on. `may_be_extra` is about the event that the piece leaves unfinished.
-    pub(crate) fn pass(self, piece: &Bytes, may_be_extra: bool) -> PassedBytes {
+    pub(crate) fn pass(self, piece: Bytes, may_be_extra: bool) -> PassedBytes {
         let Self {
             hold,
             left_out,
@@ -82,6 +82,11 @@ impl EventPass<'_> {
             Some(true) => hold.held.clear(),
             Some(false) => hold.release(&mut passed),
             None => {}
+        }
+        if left_out.is_empty() && begin == piece.len() {
+            hold.is_passing |= !may_be_extra;
+            add(&mut passed, piece);
+            return passed;
         }
         let mut from = 0;
         for range in left_out {

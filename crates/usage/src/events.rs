@@ -3,6 +3,8 @@
 //! As the HTML standard describes it: lines end with CRLF, LF or CR; an empty line ends an event; the lines of `data`
 //! are joined by LF; anything else is skipped. Nothing is kept but a few bytes.
 
+use memchr::memchr2;
+
 /// A part of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventPart<'a> {
@@ -83,6 +85,11 @@ impl EventSplitter {
                     self.has_data = false;
                     take(EventPart::End(at));
                 }
+                LineState::Name(0) if piece[at..].starts_with(b"data:") => {
+                    self.state = LineState::Colon;
+                    self.begin_data(&mut take);
+                    at += NAME.len() + 1;
+                }
                 LineState::Name(read) if NAME.get(read) == Some(&byte) => {
                     self.state = LineState::Name(read + 1);
                     at += 1;
@@ -104,7 +111,7 @@ impl EventSplitter {
                 }
                 LineState::Data | LineState::Other => {
                     let rest = &piece[at..];
-                    let length = rest.iter().position(|&byte| is_line_end(byte));
+                    let length = memchr2(b'\n', b'\r', rest);
                     let data = &rest[..length.unwrap_or(rest.len())];
                     if self.state == LineState::Data && !data.is_empty() {
                         take(EventPart::Data(data));

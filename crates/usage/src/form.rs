@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use memchr::memmem;
+
 use crate::answer_paths::AnswerPaths;
 use crate::own_form::OwnForm;
 use crate::request_paths::RequestPaths;
@@ -208,10 +210,13 @@ impl ModelEndpoint {
     }
 }
 
+/// In front of the name of a deployment.
+const DEPLOYMENTS: &[u8] = b"/deployments/";
+
 /// The model that a path names: the deployment of Azure, or the segment in front of a method of Gemini.
 pub(crate) fn model_in_path(path: &str) -> Option<&str> {
-    let model = if let Some((_, after)) = path.split_once("/deployments/") {
-        after.split('/').next()
+    let model = if let Some(at) = memmem::find(path.as_bytes(), DEPLOYMENTS) {
+        path[at + DEPLOYMENTS.len()..].split('/').next()
     } else {
         let last = path.rsplit('/').next();
         last.and_then(|last| last.rsplit_once(':'))

@@ -3,11 +3,12 @@
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
+use smallvec::SmallVec;
 
 use crate::estimate::{EstimateSettings, TokenEstimate};
 use crate::form::{FormName, ModelEndpoint, UsageForm, model_in_path};
 use crate::json::{JsonScanner, JsonSink, JsonValue, MAX_NUMBER, NodeId, ROOT, WholeNumber};
-use crate::media::{self, FoundMedia};
+use crate::media::{FoundMedia, LONGEST_TEXT};
 use crate::request_paths::RequestPaths;
 
 /// What the body and the path of a request say.
@@ -69,13 +70,10 @@ impl ModelRequest {
     /// ```
     pub fn read(form: &UsageForm, path: &str, body: &[u8]) -> Option<Self> {
         begins_with_object(body).then_some(())?;
+        let text = body.strip_prefix(BOM).unwrap_or(body);
         let mut sink = RequestSink::new(&form.request);
         let mut scanner = JsonScanner::new();
-        scanner.feed(
-            body.strip_prefix(BOM).unwrap_or(body),
-            &form.request.paths,
-            &mut sink,
-        );
+        scanner.feed(text, &form.request.paths, &mut sink);
         let endpoint = ModelEndpoint::of(path);
         let is_whole = scanner.is_done();
         let in_path = match form.name {
@@ -87,12 +85,18 @@ impl ModelRequest {
             FormName::Gemini => model.map(without_collection),
             _ => model,
         };
-        let skipped = body.len() - body.strip_prefix(BOM).unwrap_or(body).len();
+        let skipped = body.len() - text.len();
         let is_openai = form.name == FormName::OpenAi;
         let has_options = is_openai && endpoint.is_some_and(ModelEndpoint::has_stream_options);
         let include_usage = (is_whole && has_options && sink.is_stream)
             .then(|| sink.include_usage(skipped))
             .flatten();
+        let mut media = FoundMedia::default();
+        if is_whole {
+            for span in sink.long_strings.drain(..) {
+                media.add(&text[span]);
+            }
+        }
         Some(Self {
             model,
             maximum: sink.maximum(),
@@ -101,11 +105,7 @@ impl ModelRequest {
             is_embedding: endpoint.is_some_and(ModelEndpoint::is_embedding),
             include_usage,
             length: body.len(),
-            media: if is_whole {
-                media::find(body)
-            } else {
-                FoundMedia::default()
-            },
+            media,
         })
     }
 
@@ -153,13 +153,15 @@ fn without_collection(model: String) -> String {
 struct RequestSink<'p> {
     paths: &'p RequestPaths,
     /// The largest value of each maximum.
-    maxima: Vec<Option<u64>>,
+    maxima: SmallVec<[Option<u64>; 4]>,
     times: u64,
     model: Option<String>,
     is_stream: bool,
     /// After the bracket of the document.
     inside: usize,
     options: Option<StreamOptions>,
+    /// Where strings are that may be media.
+    long_strings: Vec<Range<usize>>,
 }
 
 /// The last `stream_options` of a request.
@@ -181,12 +183,13 @@ impl<'p> RequestSink<'p> {
     fn new(paths: &'p RequestPaths) -> Self {
         Self {
             paths,
-            maxima: vec![None; paths.maximum.len()],
+            maxima: SmallVec::from_elem(None, paths.maximum.len()),
             times: 1,
             model: None,
             is_stream: false,
             inside: 0,
             options: None,
+            long_strings: Vec::new(),
         }
     }
 
@@ -263,6 +266,12 @@ impl<'p> RequestSink<'p> {
 }
 
 impl JsonSink for RequestSink<'_> {
+    fn passed_string(&mut self, span: Range<usize>) {
+        if span.len() > LONGEST_TEXT {
+            self.long_strings.push(span);
+        }
+    }
+
     fn found(&mut self, node: NodeId, value: JsonValue<'_>, span: Range<usize>) {
         let number = match value {
             JsonValue::Number(WholeNumber::Value(number)) => Some(number),

@@ -1,12 +1,11 @@
 //! The body of an answer, read on the side. Its end passes on once its cost is settled.
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use tidegate_usage::{AnswerEnd, AnswerReader};
+use tidegate_usage::{AnswerEnd, AnswerReader, PassedBytes};
 use tokio::task::JoinHandle;
 
 use super::call::Settling;
@@ -24,7 +23,9 @@ struct BodyReading<E> {
     /// While the cost is being settled: nothing passes on.
     waits: Option<JoinHandle<()>>,
     /// Bytes that pass on next.
-    passing: VecDeque<Bytes>,
+    passing: <PassedBytes as IntoIterator>::IntoIter,
+    /// Bytes that were held back, at the end.
+    held_back: Option<Bytes>,
     /// What passes on after them.
     last: Option<Result<Frame<Bytes>, E>>,
     has_ended: bool,
@@ -44,7 +45,8 @@ impl<B: Body> UsageBody<B> {
             reader,
             settling,
             waits: None,
-            passing: VecDeque::new(),
+            passing: PassedBytes::new().into_iter(),
+            held_back: None,
             last: None,
             has_ended: false,
         });
@@ -68,7 +70,7 @@ impl<E> BodyReading<E> {
     fn end(&mut self, end: AnswerEnd) {
         if !self.has_ended {
             self.has_ended = true;
-            self.passing.extend(self.reader.end());
+            self.held_back = self.reader.end();
             self.settle(end);
         }
     }
@@ -82,7 +84,7 @@ impl<E> BodyReading<E> {
             }
         };
         match data {
-            Ok(data) => self.passing.extend(self.reader.pass(data)),
+            Ok(data) => self.passing = self.reader.pass(data).into_iter(),
             Err(trailers) => {
                 self.last = Some(Ok(trailers));
                 return self.end(AnswerEnd::Complete);
@@ -126,7 +128,8 @@ where
                 let _ = ready!(Pin::new(waits).poll(cx));
                 reading.waits = None;
             }
-            if let Some(bytes) = reading.passing.pop_front() {
+            let next = reading.passing.next();
+            if let Some(bytes) = next.or_else(|| reading.held_back.take()) {
                 return Poll::Ready(Some(Ok(Frame::data(bytes))));
             }
             if let Some(last) = reading.last.take() {
@@ -148,7 +151,8 @@ where
             Some(reading) => {
                 reading.has_ended
                     && reading.waits.is_none()
-                    && reading.passing.is_empty()
+                    && reading.passing.len() == 0
+                    && reading.held_back.is_none()
                     && reading.last.is_none()
             }
         }
@@ -157,7 +161,7 @@ where
     fn size_hint(&self) -> SizeHint {
         match &self.reading {
             None => self.inner.size_hint(),
-            Some(reading) if reading.passing.is_empty() => match self.inner.size_hint().exact() {
+            Some(reading) if reading.passing.len() == 0 => match self.inner.size_hint().exact() {
                 Some(length) if !reading.reader.leaves_out() => SizeHint::with_exact(length),
                 _ => SizeHint::default(),
             },

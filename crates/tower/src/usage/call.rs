@@ -6,13 +6,14 @@ use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Response, StatusCode};
 use http_body::Body;
+use tidegate::Gate;
 use tidegate::gate::Receipt;
-use tidegate::{Costs, Gate};
 use tidegate_usage::{
     AnswerEnd, AnswerKind, AnswerReader, ModelPrice, TokenCounts, UsageForm, UsageResult,
 };
 use tokio::task::JoinHandle;
 
+use super::reading::costs_by_unit;
 use super::{Unanswered, UsageBody, UsageNote, UsageResults};
 use crate::described::ReceiptSlot;
 
@@ -83,12 +84,12 @@ impl ModelCall {
             settling.settle_and_wait(result, &counts).await;
             return answer.map(UsageBody::plain);
         }
-        let mut answer = answer;
+        let (mut head, body) = answer.into_parts();
         if self.leaves_out_usage && kind == AnswerKind::Events {
             reader = reader.leave_out_usage();
-            answer.headers_mut().remove(CONTENT_LENGTH);
+            head.headers.remove(CONTENT_LENGTH);
         }
-        answer.map(|body| UsageBody::read(body, reader, settling))
+        Response::from_parts(head, UsageBody::read(body, reader, settling))
     }
 }
 
@@ -118,9 +119,8 @@ impl Settling {
         let receipt = self.receipt.take()?;
         self.results.count(result);
         let runtime = tokio::runtime::Handle::try_current().ok()?;
-        let costs = counts.costs(self.price.as_ref());
-        let costs = costs.map(|(unit, cost)| (unit.name(), cost));
-        let costs = Costs::by_unit(costs).ok()?;
+        let price = self.price.as_ref();
+        let costs = costs_by_unit(|unit| counts.cost(unit, price))?;
         if let Some(note) = &self.note {
             note.settled(result, &costs);
         }

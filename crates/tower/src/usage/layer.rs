@@ -14,10 +14,11 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{
-    ModelCall, ModelRequestBody, ModelRoute, RefusedCall, UnreadBody, UsageBody, UsageReading,
-    UsageResults, UsageSettings,
+    HeldBody, HoldRefusal, ModelCall, ModelRequestBody, ModelRoute, RefusedCall, UsageBody,
+    UsageReading, UsageResults, UsageSettings,
 };
 use crate::body::ResponseBody;
+use crate::described::DescribedCall;
 use crate::layer::RateLimitLayer;
 use crate::service::RateLimit;
 
@@ -77,16 +78,23 @@ impl UsageLayer {
         let path = self.limits.normal_path(head);
         self.reading.set_denial_form(&self.usage, &path, head);
         let Some(mut described) = self.limits.describe_call(head).await else {
-            return Ok((ModelRequestBody::arriving(body), None));
+            return Ok((ModelRequestBody::arriving(Bytes::new(), body), None));
         };
-        let known = (&self.limits, &described);
-        let Some(form) = self.reading.form(&self.usage, &path, head, known)? else {
+        let Some(form) = self.reading.form(&self.usage, &path, head, &described) else {
             described.set_costs(UsageReading::unread_costs());
             described.keep(head);
-            return Ok((ModelRequestBody::arriving(body), None));
+            return Ok((ModelRequestBody::arriving(Bytes::new(), body), None));
         };
-        let read = self.hold(head, &mut body).await;
-        let (mut bytes, trailers) = read.map_err(|error| UsageReading::refuse(error, head))?;
+        let (mut bytes, trailers) = match self.hold(head, &described, &mut body).await {
+            Ok(held) => held.into_parts(),
+            Err(HoldRefusal::Denied(answer)) => return Err(answer),
+            Err(HoldRefusal::NotRead(error)) => return Err(UsageReading::refuse(error, head)),
+            Err(HoldRefusal::Unread(read)) => {
+                described.set_costs(UsageReading::unread_costs());
+                described.keep(head);
+                return Ok((ModelRequestBody::arriving(read, body), None));
+            }
+        };
         let route = ModelRoute {
             form,
             path: &path,
@@ -99,27 +107,25 @@ impl UsageLayer {
             described.set_costs(UsageReading::unread_costs());
         }
         described.keep(head);
-        Ok((ModelRequestBody::held(bytes, trailers), call))
+        Ok((ModelRequestBody::held((bytes, trailers)), call))
     }
 
     /// Reads a whole body.
     async fn hold<B>(
         &self,
         head: &request::Parts,
+        described: &DescribedCall,
         body: &mut B,
-    ) -> Result<(Bytes, Option<http::HeaderMap>), UnreadBody>
+    ) -> Result<HeldBody, HoldRefusal>
     where
         B: Body<Data = Bytes> + Unpin,
     {
-        let mut whole = self.reading.start(&head.headers)?;
-        let mut trailers = None;
-        while let Some(frame) = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await {
-            match frame.map_err(|_| UnreadBody::Broken)?.into_data() {
-                Ok(data) => self.reading.push(&mut whole, &data)?,
-                Err(frame) => trailers = frame.into_trailers().ok(),
-            }
+        let known = (&self.limits, described);
+        let mut held = self.reading.hold(head, known, body).await?;
+        while !held.is_whole() {
+            poll_fn(|cx| held.poll_part(body, cx)).await?;
         }
-        Ok((whole.into(), trailers))
+        Ok(held)
     }
 }
 

@@ -1,9 +1,10 @@
-//! The cost of requests to language models: their bodies are read before they are decided (`reading.rs`), and what their
+//! The cost of requests to language models: their bodies are read before they are decided (`held_body.rs`, `reading.rs`), and what their
 //! answers report is settled before the end of the answer passes on (`call.rs`, `body.rs`). What bodies say is read by
 //! `tidegate-usage`. `layer.rs` puts all of it in front of a service; a gateway reads bodies in its own way.
 
 mod body;
 mod call;
+mod held_body;
 mod layer;
 mod reading;
 mod request_body;
@@ -12,8 +13,9 @@ mod settings;
 
 pub use body::UsageBody;
 pub use call::ModelCall;
+pub use held_body::HeldBody;
 pub use layer::{UsageFuture, UsageLayer, UsageLimit};
-pub use reading::{ModelRoute, RefusedCall, UnreadBody, UsageReading};
+pub use reading::{HoldRefusal, ModelRoute, RefusedCall, UnreadBody, UsageReading};
 pub use request_body::ModelRequestBody;
 pub use results::UsageResults;
 pub use settings::{DeniedBody, PriceLookup, UsageNote, UsageNotes, UsageSettings};

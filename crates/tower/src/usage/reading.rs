@@ -1,15 +1,16 @@
 //! Before a request is decided: what it may cost by its body.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, EXPECT};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, request};
-use tidegate::Costs;
+use http_body::Body;
+use tidegate::{CostUnit, Costs};
 use tidegate_usage::{ModelPrice, ModelRequest, TokenEstimate, UsageForm, UsageSetting, UsageUnit};
 
-use super::{DeniedBody, ModelCall, UsageResults, UsageSettings};
+use super::{DeniedBody, HeldBody, ModelCall, UsageResults, UsageSettings};
 use crate::body_memory::{BodyMemoryUsedUp, PooledBytes};
 use crate::described::{DenialForm, DescribedCall, ReceiptSlot};
 use crate::layer::RateLimitLayer;
@@ -37,6 +38,23 @@ pub struct ModelRoute<'r> {
     pub path: &'r str,
     /// Whether streams are asked to include their usage.
     pub adds_usage: bool,
+}
+
+/// Why the body of a request is not held.
+#[derive(Debug)]
+pub enum HoldRefusal {
+    /// It cannot be read.
+    NotRead(UnreadBody),
+    /// The request is denied whatever it says; this is the answer.
+    Denied(RefusedCall),
+    /// The request will be denied when it is decided, whatever its body says. Of that, these bytes were read.
+    Unread(Bytes),
+}
+
+impl From<UnreadBody> for HoldRefusal {
+    fn from(error: UnreadBody) -> Self {
+        Self::NotRead(error)
+    }
 }
 
 /// Why a body is not read.
@@ -100,47 +118,64 @@ impl UsageReading {
         }
     }
 
-    /// The form in which the body of a request is read. None if it says nothing that a rule counts, or if the request
-    /// is denied whatever it says. An error, the answer, if it is denied by what is known without the store.
+    /// The form in which the body of a request is read. None if it says nothing that a rule counts.
     pub fn form<'u>(
         &self,
         usage: &'u UsageSetting,
         path: &str,
         head: &request::Parts,
+        described: &DescribedCall,
+    ) -> Option<&'u UsageForm> {
+        let form = usage.form(path).filter(|_| head.method == Method::POST)?;
+        described.may_count_units(MODEL).then_some(form)
+    }
+
+    /// Holds the body of a request, as far as it has arrived. Before more of it is awaited, the request is denied if that
+    /// follows from what is known without the store.
+    pub async fn hold<B>(
+        &self,
+        head: &request::Parts,
         (layer, described): (&RateLimitLayer, &DescribedCall),
-    ) -> Result<Option<&'u UsageForm>, RefusedCall> {
-        let Some(form) = usage.form(path).filter(|_| head.method == Method::POST) else {
-            return Ok(None);
-        };
-        if !described.may_count_units(MODEL) || described.is_denied_outright(MODEL) {
-            return Ok(None);
+        body: &mut B,
+    ) -> Result<HeldBody, HoldRefusal>
+    where
+        B: Body<Data = Bytes> + Unpin,
+    {
+        let mut held = self.begin(&head.headers);
+        // A client that waits for `100 Continue` sends nothing before, and everything after.
+        if !head.headers.contains_key(EXPECT)
+            && let Ok(body_so_far) = &mut held
+            && let Err(error) = body_so_far.read_arrived(body).await
+        {
+            held = Err(error);
         }
-        match layer.deny_unread(described, head, MODEL) {
-            Some(denied) => Err(denied),
-            None => Ok(Some(form)),
+        if held.as_ref().is_ok_and(HeldBody::is_whole) {
+            return Ok(held?);
         }
+        if described.is_denied_outright(MODEL) {
+            let read = held.ok().map(HeldBody::into_parts);
+            return Err(HoldRefusal::Unread(read.unwrap_or_default().0));
+        }
+        if let Some(denied) = layer.deny_unread(described, head, MODEL) {
+            return Err(HoldRefusal::Denied(denied));
+        }
+        Ok(held?)
     }
 
     /// Memory for a body that is read, unless its headers say that it cannot be.
-    pub fn start(&self, headers: &HeaderMap) -> Result<PooledBytes, UnreadBody> {
+    fn begin(&self, headers: &HeaderMap) -> Result<HeldBody, UnreadBody> {
         let encoding = headers.get(CONTENT_ENCODING);
         if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
             return Err(UnreadBody::Encoded);
         }
+        let limit = self.settings.body_limit;
         let length = headers.get(CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-        if length.is_some_and(|length| length > self.settings.body_limit) {
-            return Err(UnreadBody::TooLong(self.settings.body_limit));
+        if length.is_some_and(|length| length > limit) {
+            return Err(UnreadBody::TooLong(limit));
         }
-        Ok(PooledBytes::new(&self.settings.body_memory))
-    }
-
-    /// Appends a part of a body.
-    pub fn push(&self, body: &mut PooledBytes, data: &[u8]) -> Result<(), UnreadBody> {
-        if body.len() + data.len() > self.settings.body_limit {
-            return Err(UnreadBody::TooLong(self.settings.body_limit));
-        }
-        Ok(body.push(data)?)
+        let bytes = PooledBytes::new(&self.settings.body_memory);
+        Ok(HeldBody::new(bytes, limit))
     }
 
     /// Sets what a request costs by its whole body, and changes it so that its answer can be read. None if the body is
@@ -166,10 +201,13 @@ impl UsageReading {
             let _ = described.set(MODEL, model);
         }
         let mut estimate = asked.estimate(&self.settings.estimate);
-        for limit in described.unit_limits() {
-            let unit = UsageUnit::named(limit.unit.as_str());
-            if let (Some(unit), false) = (unit, limit.is_shadow) {
-                estimate.fit(unit, limit.most, price.as_ref());
+        // A request that says its maximum keeps it.
+        if asked.maximum.is_none() {
+            for limit in described.unit_limits() {
+                let unit = UsageUnit::named(limit.unit.as_str());
+                if let (Some(unit), false) = (unit, limit.is_shadow) {
+                    estimate.fit(unit, limit.most, price.as_ref());
+                }
             }
         }
         if price.is_none() {
@@ -232,8 +270,20 @@ impl fmt::Debug for UsageReading {
 }
 
 fn estimated_costs(estimate: &TokenEstimate, price: Option<&ModelPrice>) -> Costs {
-    let costs = UsageUnit::ALL.into_iter();
-    let costs = costs.filter_map(|unit| Some((unit.name(), estimate.cost(unit, price)?)));
-    // Costs of units that are all different, and none too large, are valid.
-    Costs::by_unit(costs).unwrap_or(Costs::from(1))
+    costs_by_unit(|unit| estimate.cost(unit, price)).unwrap_or(Costs::from(1))
+}
+
+/// The costs in all units that have one, none of which is too large.
+pub(super) fn costs_by_unit(cost: impl Fn(UsageUnit) -> Option<u64>) -> Option<Costs> {
+    /// By name, as costs are kept.
+    static UNITS: LazyLock<Vec<(CostUnit, UsageUnit)>> = LazyLock::new(|| {
+        let units = UsageUnit::ALL.into_iter();
+        let units = units.filter_map(|unit| Some((CostUnit::new(unit.name()).ok()?, unit)));
+        let mut units: Vec<_> = units.collect();
+        units.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        units
+    });
+    let costs = UNITS.iter();
+    let costs = costs.filter_map(|(named, unit)| Some((named.clone(), cost(*unit)?)));
+    Costs::of_units(costs).ok()
 }

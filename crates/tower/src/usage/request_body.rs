@@ -1,4 +1,4 @@
-//! The body of a request: held, because it was read before the request was decided, or as it comes.
+//! The body of a request: what was read before the request was decided, and the rest as it comes.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,29 +12,29 @@ pin_project! {
     /// The body of a request that a [`UsageLayer`](crate::UsageLayer) passes on.
     #[derive(Debug)]
     pub struct ModelRequestBody<B> {
+        held: Bytes,
         #[pin]
-        kind: BodyKind<B>,
-    }
-}
-
-pin_project! {
-    #[project = BodyKindProjection]
-    #[derive(Debug)]
-    enum BodyKind<B> {
-        Held { bytes: Bytes, trailers: Option<HeaderMap> },
-        Arriving { #[pin] body: B },
+        rest: Option<B>,
+        // Those that were read with the whole body.
+        trailers: Option<HeaderMap>,
     }
 }
 
 impl<B> ModelRequestBody<B> {
-    pub(super) fn held(bytes: Bytes, trailers: Option<HeaderMap>) -> Self {
-        let kind = BodyKind::Held { bytes, trailers };
-        Self { kind }
+    pub(super) fn held((held, trailers): (Bytes, Option<HeaderMap>)) -> Self {
+        Self {
+            held,
+            rest: None,
+            trailers,
+        }
     }
 
-    pub(super) fn arriving(body: B) -> Self {
-        let kind = BodyKind::Arriving { body };
-        Self { kind }
+    pub(super) fn arriving(held: Bytes, rest: B) -> Self {
+        Self {
+            held,
+            rest: Some(rest),
+            trailers: None,
+        }
     }
 }
 
@@ -46,27 +46,36 @@ impl<B: Body<Data = Bytes>> Body for ModelRequestBody<B> {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        match self.project().kind.project() {
-            BodyKindProjection::Arriving { body } => body.poll_frame(context),
-            BodyKindProjection::Held { bytes, trailers } => {
-                let data = (!bytes.is_empty()).then(|| Frame::data(std::mem::take(bytes)));
-                let frame = data.or_else(|| trailers.take().map(Frame::trailers));
-                Poll::Ready(frame.map(Ok))
-            }
+        let this = self.project();
+        if !this.held.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(this.held)))));
+        }
+        match this.rest.as_pin_mut() {
+            Some(rest) => rest.poll_frame(context),
+            None => Poll::Ready(
+                this.trailers
+                    .take()
+                    .map(|trailers| Ok(Frame::trailers(trailers))),
+            ),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.kind {
-            BodyKind::Arriving { body } => body.is_end_stream(),
-            BodyKind::Held { bytes, trailers } => bytes.is_empty() && trailers.is_none(),
-        }
+        let is_end = self.rest.as_ref().is_none_or(Body::is_end_stream);
+        self.held.is_empty() && self.trailers.is_none() && is_end
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.kind {
-            BodyKind::Arriving { body } => body.size_hint(),
-            BodyKind::Held { bytes, .. } => SizeHint::with_exact(bytes.len() as u64),
+        let held = self.held.len() as u64;
+        let rest = self.rest.as_ref().map(Body::size_hint);
+        let Some(rest) = rest else {
+            return SizeHint::with_exact(held);
+        };
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower().saturating_add(held));
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(upper.saturating_add(held));
         }
+        hint
     }
 }

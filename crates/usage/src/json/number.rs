@@ -17,6 +17,9 @@ pub(crate) enum WholeNumber {
 impl WholeNumber {
     /// Reads a number as written. `25.0` and `2.5e1` are 25.
     pub(super) fn read(text: &[u8]) -> Self {
+        if let Some(count) = short_count(text) {
+            return Self::Value(count);
+        }
         Self::try_read(text).unwrap_or(Self::Invalid)
     }
 
@@ -38,6 +41,16 @@ impl WholeNumber {
         }
         Some(scaled(whole, fraction, exponent))
     }
+}
+
+/// The value of a number of a few digits and nothing else, which most counts are.
+fn short_count(text: &[u8]) -> Option<u64> {
+    let is_short = matches!(text, [b'0'] | [b'1'..=b'9', ..]) && text.len() <= 15;
+    is_short.then_some(())?;
+    text.iter().try_fold(0, |sum, digit| {
+        let digit = digit.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        Some(sum * 10 + u64::from(digit))
+    })
 }
 
 /// The exponent, clamped: beyond a thousand the number is 0, too large or not whole anyway.

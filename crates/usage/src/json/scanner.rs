@@ -2,6 +2,9 @@
 //!
 //! It checks the structure and reports the values at watched paths. It keeps one key or scalar at a time, up to a
 //! bound, and one bit for each open container. Text is not checked to be UTF-8, and a number only where it is watched.
+//! `strings.rs` reads keys and strings.
+
+mod strings;
 
 use std::ops::Range;
 
@@ -9,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::number::WholeNumber;
 use super::watched::{NodeId, ROOT, WatchedPaths};
+use strings::KeptText;
 
 /// The most containers that may be open at a time.
 const MAX_DEPTH: usize = 512;
@@ -40,6 +44,11 @@ pub(crate) enum JsonValue<'a> {
 pub(crate) trait JsonSink {
     /// `span` is where a scalar, or the bracket of a container, is written: bytes since the scanner was made.
     fn found(&mut self, node: NodeId, value: JsonValue<'_>, span: Range<usize>);
+
+    /// A string, watched or not, is written here, between its quotes.
+    fn passed_string(&mut self, span: Range<usize>) {
+        let _ = span;
+    }
 }
 
 /// Reads one JSON document.
@@ -93,37 +102,35 @@ enum ScanState {
         left: u8,
     },
     Number,
-    /// In `true`, `false` or `null`, with these bytes to come.
-    Literal(&'static [u8], JsonValue<'static>),
+    /// In a literal of which so much was read.
+    Literal(JsonLiteral, usize),
     /// After the document.
     Done,
     Malformed,
 }
 
-#[derive(Debug, Clone, Default)]
-struct KeptText {
-    bytes: SmallVec<[u8; 32]>,
-    /// How many bytes may be kept; 0 if the text does not matter.
-    most: usize,
-    is_cut: bool,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum JsonLiteral {
+    True,
+    False,
+    Null,
 }
 
-impl KeptText {
-    fn begin(&mut self, most: usize) {
-        self.bytes.clear();
-        self.most = most;
-        self.is_cut = false;
+impl JsonLiteral {
+    fn text(self) -> &'static [u8] {
+        match self {
+            Self::True => b"true",
+            Self::False => b"false",
+            Self::Null => b"null",
+        }
     }
 
-    fn push(&mut self, bytes: &[u8]) {
-        let room = self.most - self.bytes.len();
-        self.is_cut |= bytes.len() > room;
-        self.bytes
-            .extend_from_slice(&bytes[..bytes.len().min(room)]);
-    }
-
-    fn push_char(&mut self, character: char) {
-        self.push(character.encode_utf8(&mut [0; 4]).as_bytes());
+    fn value(self) -> JsonValue<'static> {
+        match self {
+            Self::True => JsonValue::Bool(true),
+            Self::False => JsonValue::Bool(false),
+            Self::Null => JsonValue::Null,
+        }
     }
 }
 
@@ -186,27 +193,34 @@ impl JsonScanner {
             let taken = match self.state {
                 ScanState::String { is_key } => self.string(rest, is_key, paths, sink),
                 ScanState::Number => self.number(rest, sink),
+                ScanState::Literal(literal, read) => self.literal(byte, literal, read, sink),
+                ScanState::Escape { is_key } => self.escape(byte, is_key),
+                ScanState::Hex { is_key, left } => self.hex(byte, is_key, left),
                 ScanState::Malformed => rest.len(),
-                _ => self.byte(byte, paths, sink),
+                _ => self.between(byte, rest, paths, sink),
             };
             self.position += taken;
             rest = &rest[taken..];
         }
     }
 
-    /// Reads one byte, except in strings and numbers; returns 1.
-    fn byte(&mut self, byte: u8, paths: &WatchedPaths, sink: &mut impl JsonSink) -> usize {
+    /// Reads what comes between values, or a value or key as far as it is here. Returns how much.
+    fn between(
+        &mut self,
+        byte: u8,
+        rest: &[u8],
+        paths: &WatchedPaths,
+        sink: &mut impl JsonSink,
+    ) -> usize {
         match (self.state, byte) {
-            (ScanState::Escape { is_key }, _) => self.escape(byte, is_key),
-            (ScanState::Hex { is_key, left }, _) => self.hex(byte, is_key, left),
-            (ScanState::Literal(expected, value), _) => self.literal(byte, expected, value, sink),
             (_, b' ' | b'\t' | b'\r' | b'\n') => {}
             (ScanState::ElementOrEnd, b']') | (ScanState::KeyOrEnd, b'}') => self.close(true, sink),
-            (ScanState::Value | ScanState::ElementOrEnd, _) => self.begin_value(byte, paths, sink),
+            (ScanState::Value | ScanState::ElementOrEnd, _) => {
+                return self.begin_value(byte, rest, paths, sink);
+            }
             (ScanState::KeyOrEnd | ScanState::Key, b'"') => {
                 let most = self.container().map_or(0, |_| paths.longest_key());
-                self.text.begin(most);
-                self.state = ScanState::String { is_key: true };
+                return self.begin_string(rest, true, most, paths, sink);
             }
             (ScanState::Colon, b':') => self.state = ScanState::Value,
             (ScanState::CommaOrEnd, b',') if self.in_object() => self.state = ScanState::Key,
@@ -221,25 +235,44 @@ impl JsonScanner {
         1
     }
 
-    fn begin_value(&mut self, byte: u8, paths: &WatchedPaths, sink: &mut impl JsonSink) {
-        self.start = self.position;
+    fn begin_value(
+        &mut self,
+        byte: u8,
+        rest: &[u8],
+        paths: &WatchedPaths,
+        sink: &mut impl JsonSink,
+    ) -> usize {
         let is_watched = self.next.is_some();
-        match byte {
-            b'{' | b'[' => self.open(byte == b'{', paths, sink),
+        let literal = match byte {
+            b'{' | b'[' => {
+                self.open(byte == b'{', paths, sink);
+                return 1;
+            }
             b'"' => {
-                self.text.begin(if is_watched { MAX_STRING } else { 0 });
-                self.state = ScanState::String { is_key: false };
+                let most = if is_watched { MAX_STRING } else { 0 };
+                return self.begin_string(rest, false, most, paths, sink);
             }
             b'-' | b'0'..=b'9' => {
+                self.start = self.position;
                 self.text.begin(if is_watched { MAX_DIGITS } else { 0 });
-                self.text.push(&[byte]);
-                self.state = ScanState::Number;
+                return self.number(rest, sink);
             }
-            b't' => self.state = ScanState::Literal(b"rue", JsonValue::Bool(true)),
-            b'f' => self.state = ScanState::Literal(b"alse", JsonValue::Bool(false)),
-            b'n' => self.state = ScanState::Literal(b"ull", JsonValue::Null),
-            _ => self.state = ScanState::Malformed,
+            b't' => JsonLiteral::True,
+            b'f' => JsonLiteral::False,
+            b'n' => JsonLiteral::Null,
+            _ => {
+                self.state = ScanState::Malformed;
+                return 1;
+            }
+        };
+        self.start = self.position;
+        let text = literal.text();
+        if rest.starts_with(text) {
+            self.end_literal(literal, self.position + text.len(), sink);
+            return text.len();
         }
+        self.state = ScanState::Literal(literal, 1);
+        1
     }
 
     fn open(&mut self, is_object: bool, paths: &WatchedPaths, sink: &mut impl JsonSink) {
@@ -309,155 +342,54 @@ impl JsonScanner {
         self.objects[top / 64] & (1 << (top % 64)) != 0
     }
 
-    /// Reads as much of a string as there is; returns how much.
-    fn string(
-        &mut self,
-        bytes: &[u8],
-        is_key: bool,
-        paths: &WatchedPaths,
-        sink: &mut impl JsonSink,
-    ) -> usize {
-        let end = bytes
-            .iter()
-            .position(|byte| matches!(byte, b'"' | b'\\'))
-            .unwrap_or(bytes.len());
-        if end > 0 {
-            self.end_surrogate();
-            self.text.push(&bytes[..end]);
-        }
-        match bytes.get(end) {
-            None => end,
-            Some(b'\\') => {
-                self.state = ScanState::Escape { is_key };
-                end + 1
-            }
-            Some(_) => {
-                self.end_surrogate();
-                if is_key {
-                    let node = self.container().filter(|_| !self.text.is_cut);
-                    self.next = node.and_then(|node| paths.child(node, &self.text.bytes));
-                    self.state = ScanState::Colon;
-                } else {
-                    let span = self.start..self.position + end + 1;
-                    if let Some(node) = self.next {
-                        let value = if self.text.is_cut {
-                            JsonValue::LongString
-                        } else {
-                            JsonValue::String(&self.text.bytes)
-                        };
-                        sink.found(node, value, span);
-                    }
-                    self.end_value();
-                }
-                end + 1
-            }
-        }
-    }
-
-    fn escape(&mut self, byte: u8, is_key: bool) {
-        let character = match byte {
-            b'"' | b'\\' | b'/' => char::from(byte),
-            b'b' => '\u{8}',
-            b'f' => '\u{c}',
-            b'n' => '\n',
-            b'r' => '\r',
-            b't' => '\t',
-            b'u' => {
-                self.unit = 0;
-                self.state = ScanState::Hex { is_key, left: 4 };
-                return;
-            }
-            _ => {
-                self.state = ScanState::Malformed;
-                return;
-            }
-        };
-        self.end_surrogate();
-        self.text.push_char(character);
-        self.state = ScanState::String { is_key };
-    }
-
-    fn hex(&mut self, byte: u8, is_key: bool, left: u8) {
-        let Some(digit) = char::from(byte).to_digit(16) else {
-            self.state = ScanState::Malformed;
-            return;
-        };
-        // A digit of base 16 fits.
-        self.unit = (self.unit << 4) | u16::try_from(digit).unwrap_or_default();
-        self.state = ScanState::Hex {
-            is_key,
-            left: left - 1,
-        };
-        if left > 1 {
-            return;
-        }
-        self.state = ScanState::String { is_key };
-        match (self.high.take(), self.unit) {
-            (high, 0xD800..=0xDBFF) => {
-                self.high = high;
-                self.end_surrogate();
-                self.high = Some(self.unit);
-            }
-            (Some(high), low @ 0xDC00..=0xDFFF) => {
-                let pair = char::decode_utf16([high, low]).next();
-                let character = pair.and_then(Result::ok);
-                self.text.push_char(character.unwrap_or('\u{FFFD}'));
-            }
-            (high, unit) => {
-                self.high = high;
-                self.end_surrogate();
-                let character = char::from_u32(u32::from(unit));
-                self.text.push_char(character.unwrap_or('\u{FFFD}'));
-            }
-        }
-    }
-
-    /// The first half of a pair without its second half is a replacement character.
-    fn end_surrogate(&mut self) {
-        if self.high.take().is_some() {
-            self.text.push_char('\u{FFFD}');
-        }
-    }
-
     /// Reads as much of a number as there is; returns how much.
     fn number(&mut self, bytes: &[u8], sink: &mut impl JsonSink) -> usize {
         let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
         let end = bytes.iter().position(|byte| !is_part(byte));
         let end = end.unwrap_or(bytes.len());
         self.text.push(&bytes[..end]);
-        if end < bytes.len() {
-            if let Some(node) = self.next {
-                let number = if !self.text.is_cut {
-                    WholeNumber::read(&self.text.bytes)
-                } else if self.text.bytes.iter().all(u8::is_ascii_digit) {
-                    WholeNumber::TooLarge
-                } else {
-                    WholeNumber::Invalid
-                };
-                let span = self.start..self.position + end;
-                sink.found(node, JsonValue::Number(number), span);
-            }
-            self.end_value();
+        if end == bytes.len() {
+            self.state = ScanState::Number;
+            return end;
         }
+        if let Some(node) = self.next {
+            let number = if !self.text.is_cut {
+                WholeNumber::read(&self.text.bytes)
+            } else if self.text.bytes.iter().all(u8::is_ascii_digit) {
+                WholeNumber::TooLarge
+            } else {
+                WholeNumber::Invalid
+            };
+            let span = self.start..self.position + end;
+            sink.found(node, JsonValue::Number(number), span);
+        }
+        self.end_value();
         end
     }
 
     fn literal(
         &mut self,
         byte: u8,
-        expected: &'static [u8],
-        value: JsonValue<'static>,
+        literal: JsonLiteral,
+        read: usize,
         sink: &mut impl JsonSink,
-    ) {
-        match expected.split_first() {
-            Some((first, [])) if *first == byte => {
-                if let Some(node) = self.next {
-                    sink.found(node, value, self.start..self.position + 1);
-                }
-                self.end_value();
-            }
-            Some((first, rest)) if *first == byte => self.state = ScanState::Literal(rest, value),
-            _ => self.state = ScanState::Malformed,
+    ) -> usize {
+        let text = literal.text();
+        if text.get(read) != Some(&byte) {
+            self.state = ScanState::Malformed;
+        } else if read + 1 == text.len() {
+            self.end_literal(literal, self.position + 1, sink);
+        } else {
+            self.state = ScanState::Literal(literal, read + 1);
         }
+        1
+    }
+
+    /// After a literal, which ends in front of `end`.
+    fn end_literal(&mut self, literal: JsonLiteral, end: usize, sink: &mut impl JsonSink) {
+        if let Some(node) = self.next {
+            sink.found(node, literal.value(), self.start..end);
+        }
+        self.end_value();
     }
 }
