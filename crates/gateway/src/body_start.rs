@@ -36,8 +36,18 @@ pub(crate) struct BodyStart {
 }
 
 impl BodyStart {
+    /// A whole body.
+    pub(crate) fn whole(held: HeldBody) -> Self {
+        let (bytes, trailers) = held.into_parts();
+        Self {
+            bytes,
+            trailers,
+            is_whole: true,
+        }
+    }
+
     /// Bytes of a body, of which more may come.
-    pub(crate) fn of(bytes: Bytes) -> Self {
+    pub(crate) fn part(bytes: Bytes) -> Self {
         Self {
             bytes,
             trailers: None,

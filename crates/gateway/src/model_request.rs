@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{Request, Response, request};
 use hyper::body::Incoming;
 use tidegate_tower::{
-    DescribedCall, HoldRefusal, ModelCall, ModelRoute, Protocol, RefusedCall, UsageReading,
-    denied_with,
+    DescribedCall, HeldBody, HoldRefusal, ModelCall, ModelRoute, Protocol, RefusedCall,
+    UsageReading, denied_with,
 };
 use tidegate_usage::UsageSetting;
 
@@ -20,9 +21,6 @@ use crate::screen::Screened;
 /// The attribute with the key of the client.
 const API_KEY: &str = "api_key";
 
-/// A request that is ready to be decided, and what its answer is read for.
-pub(crate) type Prepared = (Request<Incoming>, Option<Box<ModelCall>>);
-
 impl<L> Ingress<L> {
     /// The route of a request that has to be prepared. Most routes have nothing to prepare.
     pub(crate) fn usage_route<B>(&self, request: &Request<B>) -> Option<Arc<Route>> {
@@ -31,33 +29,36 @@ impl<L> Ingress<L> {
         route.config.reads_usage().then(|| Arc::clone(route))
     }
 
-    /// Prepares a request to be decided.
+    /// Prepares a request to be decided. Returns what its answer is read for.
     pub(crate) async fn prepare(
         &self,
         route: &Route,
-        request: Request<Incoming>,
-    ) -> Result<Prepared, RefusedCall> {
-        let (mut head, mut body) = request.into_parts();
+        head: &mut request::Parts,
+        body: &mut Incoming,
+    ) -> Result<Option<Box<ModelCall>>, RefusedCall> {
         let path = tidegate::path::normalise(head.uri.path(), self.gateway.screen.slashes());
         let path = path.unwrap_or_default().into_owned();
         let (reading, usage) = (&self.gateway.usage, &route.config.usage);
-        reading.set_denial_form(usage, &path, &mut head);
-        let described = self.layer.describe_call(&mut head).await;
-        self.check_key(route, &head, described.as_ref())?;
+        reading.set_denial_form(usage, &path, head);
+        let described = self.layer.describe_call(head).await;
+        self.check_key(route, head, described.as_ref())?;
         let Some(mut described) = described else {
-            return Ok((Request::from_parts(head, body), None));
+            return Ok(None);
         };
         let mut call = None;
-        if let Some(form) = reading.form(usage, &path, &head, &described) {
-            let mut start = self.read_body(&head, &described, &mut body).await?;
-            if start.is_whole {
-                let route = ModelRoute {
-                    form,
-                    path: &path,
-                    adds_usage: route.config.adds_usage,
-                };
-                call = reading.model_call(route, &mut start.bytes, &mut described, &mut head);
-            }
+        if let Some(form) = reading.form(usage, &path, head, &described) {
+            let start = match self.read_body(head, &described, body).await? {
+                Ok(mut whole) => {
+                    let route = ModelRoute {
+                        form,
+                        path: &path,
+                        adds_usage: route.config.adds_usage,
+                    };
+                    call = reading.model_call(route, &mut whole, &mut described, head);
+                    BodyStart::whole(whole)
+                }
+                Err(unread) => BodyStart::part(unread),
+            };
             if let Some(screened) = head.extensions.get_mut::<Screened>() {
                 screened.start = Some(Box::new(start));
             }
@@ -65,8 +66,8 @@ impl<L> Ingress<L> {
         if call.is_none() && *usage != UsageSetting::Off {
             described.set_costs(UsageReading::unread_costs());
         }
-        described.keep(&mut head);
-        Ok((Request::from_parts(head, body), call))
+        described.keep(head);
+        Ok(call)
     }
 
     /// Refuses requests without a known key where the gateway adds credentials of its own.
@@ -86,33 +87,27 @@ impl<L> Ingress<L> {
         }
     }
 
-    /// Reads the body of a request, unless the request is denied whatever that says: then not more of it than has
-    /// arrived.
+    /// Reads the body of a request. If the request is denied whatever that says, not more of it than has arrived.
     async fn read_body(
         &self,
         head: &request::Parts,
         described: &DescribedCall,
         body: &mut Incoming,
-    ) -> Result<BodyStart, RefusedCall> {
+    ) -> Result<Result<HeldBody, Bytes>, RefusedCall> {
         let known = (&self.layer, described);
-        let mut held = match self.gateway.usage.hold(head, known, body).await {
-            Ok(held) => held,
+        let mut whole = match self.gateway.usage.hold(head, known, body).await {
+            Ok(whole) => whole,
             Err(HoldRefusal::Denied(answer)) => return Err(answer),
             Err(HoldRefusal::NotRead(error)) => return Err(refused(&error.into(), head)),
-            Err(HoldRefusal::Unread(bytes)) => return Ok(BodyStart::of(bytes)),
+            Err(HoldRefusal::Unread(bytes)) => return Ok(Err(bytes)),
         };
-        if !held.is_whole() {
+        if !whole.is_whole() {
             let pace = self.start_pace(head).ok_or(GatewayFailure::NoRoute);
-            let reading = async { read_whole(body, pace?, &mut held).await };
-            let read: Result<(), GatewayFailure> = reading.await;
-            read.map_err(|failure| refused(&failure, head))?;
+            // Boxed, because most bodies come with their heads.
+            let reading = Box::pin(async { read_whole(body, pace?, &mut whole).await });
+            reading.await.map_err(|failure| refused(&failure, head))?;
         }
-        let (bytes, trailers) = held.into_parts();
-        Ok(BodyStart {
-            bytes,
-            trailers,
-            is_whole: true,
-        })
+        Ok(Ok(whole))
     }
 }
 

@@ -42,11 +42,13 @@ where
     };
     let mut call = None;
     if let Some(route) = ingress.usage_route(&request) {
+        let (mut head, mut body) = request.into_parts();
         // Boxed, because most requests do not take this path.
-        (request, call) = match Box::pin(ingress.prepare(&route, request)).await {
-            Ok(prepared) => prepared,
+        call = match Box::pin(ingress.prepare(&route, &mut head, &mut body)).await {
+            Ok(call) => call,
             Err(refused) => return Ok(refused.map(|body| Either::Right(Full::new(body)))),
         };
+        request = Request::from_parts(head, body);
     }
     if !request.body().is_end_stream() && ingress.layer.has_shared_permits() {
         request = match Box::pin(ingress.read_start(request)).await {

@@ -1,5 +1,6 @@
 //! Bounds the memory of request bodies that are held at a time, for all connections together.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -136,6 +137,11 @@ impl PooledBytes {
         }
         self.bytes.extend_from_slice(data);
         Ok(())
+    }
+
+    /// Replaces a range by a short text, whether or not there is memory for it.
+    pub(crate) fn replace(&mut self, range: Range<usize>, text: &str) {
+        drop(self.bytes.splice(range, text.bytes()));
     }
 }
 

@@ -87,10 +87,10 @@ impl ReceiptSlot {
     }
 
     /// The receipt, if the request was admitted and answered.
-    pub fn take(&self) -> Option<Receipt> {
+    pub fn take(&self) -> Option<Box<Receipt>> {
         let state = std::mem::replace(&mut *self.0.lock(), SlotState::Admitted);
         match state {
-            SlotState::Answered(receipt) => Some(*receipt),
+            SlotState::Answered(receipt) => Some(receipt),
             _ => None,
         }
     }

@@ -162,7 +162,8 @@ local function cost_of(part, actual, spent)
   return cost and min(tonumber(cost) * part.unit_cost, MOST) or part.cost
 end
 
--- Settles a reservation. Arguments: `cancel`, or `cost` and what was spent; whether the record is removed.
+-- Settles a reservation. Arguments: `cancel`, or `cost` and what was spent; whether the record is removed; the numbers of
+-- parts whose units the caller took from its lease, and puts back there itself.
 function hold.settle(step)
   local record = read(step)
   if not record then
@@ -188,6 +189,10 @@ function hold.settle(step)
     entries[part.key] = entries[part.key] or part.form:open(part.key, part.limit, part.companion)
     part.entry = entries[part.key]
   end
+  local to_lease = {}
+  for number in string.gmatch(step.args[4] or '', '%d+') do
+    to_lease[number] = true
+  end
   local adjust, results = module('adjust'), { 'settled', settled }
   for index, part in ipairs(record.parts) do
     if part.limit.has_held then
@@ -195,8 +200,16 @@ function hold.settle(step)
       held.expire(part, step)
     end
     local cost = cost_of(part, actual, spent)
-    local done = adjust(part, step, cost, parts.is_reset(part))
-    local result = format('%.0f %.0f %.0f %.0f %.0f', cost, done[1], done[2], done[3], done[4])
+    local is_reset, for_lease = parts.is_reset(part), 0
+    if to_lease[part.index] and not is_reset then
+      -- In Redis they stay charged: they are of the lease.
+      for_lease = max(part.cost - cost, 0)
+      cost = max(cost, part.cost)
+    end
+    local done = adjust(part, step, cost, is_reset)
+    cost = cost - for_lease
+    local result = format('%.0f %.0f %.0f %.0f %.0f %.0f', cost, done[1] + for_lease, done[2], done[3],
+      done[4] + for_lease, for_lease)
     record[index .. 'r'] = result
     results[#results + 1], results[#results + 2] = index .. 'r', result
   end

@@ -2,8 +2,8 @@
 
 use tidegate_core::reservation::LONGEST_RESERVATION;
 use tidegate_core::{
-    Adjusted, CostUnit, Costs, Micros, Outcomes, ReservationId, ReservationPart, StoredReservation,
-    Timestamp,
+    Adjusted, CostUnit, Costs, Micros, Outcomes, ReservationId, ReservationPart, SettleRequest,
+    StoredReservation, Timestamp,
 };
 
 use super::answer::{BadReply, StepOutcome, number};
@@ -96,6 +96,8 @@ pub struct KeptPart {
     pub counter: String,
     /// What was reserved, and what became of it.
     pub part: ReservationPart,
+    /// How much of what was given back is for the lease that it was taken from, and not in Redis.
+    pub for_lease: u64,
 }
 
 impl Op {
@@ -162,18 +164,16 @@ impl LuaStep {
         step
     }
 
-    /// Settles the reservation at `hold`; without a cost, cancels it.
-    pub fn settle_hold(
-        hold: &str,
-        id: ReservationId,
-        actual: Option<&Costs>,
-        at: Option<Timestamp>,
-    ) -> Self {
-        let args = match actual {
-            Some(actual) => vec!["cost".to_owned(), actual.to_string()],
-            None => vec!["cancel".to_owned()],
+    /// Settles a reservation whose record is at `hold`. What is given back by parts with the numbers `of_lease` stays
+    /// charged in Redis: the caller puts it back into its lease.
+    pub fn settle_hold(hold: &str, request: &SettleRequest<'_>, of_lease: &[u64]) -> Self {
+        let (kind, actual) = match request.actual {
+            Some(actual) => ("cost", actual.to_string()),
+            None => ("cancel", String::new()),
         };
-        Self::on_hold(Op::HoldSettle, hold, id, at, args)
+        let numbers: Vec<String> = of_lease.iter().map(u64::to_string).collect();
+        let args = vec![kind.to_owned(), actual, String::new(), numbers.join(" ")];
+        Self::on_hold(Op::HoldSettle, hold, request.id, request.at, args)
     }
 
     /// Gives back what was charged with the record at `hold`, and removes it.
@@ -307,15 +307,16 @@ fn read_part(text: &str, result: &str) -> Result<KeptPart, BadReply> {
         settled: reserved,
         adjusted: Adjusted::default(),
     };
+    let mut for_lease = 0;
     if !result.is_empty() {
         let numbers = result
             .split(' ')
             .map(whole)
             .collect::<Result<Vec<_>, _>>()?;
-        let [settled, given_back, overrun, uncharged, remaining] = numbers[..] else {
+        let [settled, given_back, overrun, uncharged, remaining, rest] = numbers[..] else {
             return Err(BadReply);
         };
-        part.settled = settled;
+        (part.settled, for_lease) = (settled, rest);
         part.adjusted = Adjusted {
             given_back,
             overrun,
@@ -327,6 +328,7 @@ fn read_part(text: &str, result: &str) -> Result<KeptPart, BadReply> {
         index,
         counter: counter.to_owned(),
         part,
+        for_lease,
     })
 }
 

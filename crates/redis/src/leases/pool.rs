@@ -259,23 +259,25 @@ impl UnitPool {
     /// Puts back units that were served and are not needed. False if the pool no longer has their lease, or has
     /// reported them to Redis as used.
     pub(crate) fn put_back(&mut self, cost: u64, is_of: impl Fn(&UnitLease) -> bool) -> bool {
-        if self.is_reported {
+        if !self.takes_back(cost, is_of) {
             return false;
         }
+        if let Some(held) = &mut self.lease {
+            held.units += cost;
+        }
+        // A request may lack fewer units now than it did when Redis was asked.
+        self.shortage.clear();
+        true
+    }
+
+    /// Whether units that were served can be put back now.
+    pub(crate) fn takes_back(&self, cost: u64, is_of: impl Fn(&UnitLease) -> bool) -> bool {
         let now = now();
-        let is_same = |held: &&mut HeldLease| {
+        let is_same = |held: &HeldLease| {
             let used = held.granted.saturating_sub(held.units);
             now < held.ends_at && is_of(&held.lease) && used >= cost
         };
-        match self.lease.as_mut().filter(is_same) {
-            Some(held) => {
-                held.units += cost;
-                // A request may lack fewer units now than it did when Redis was asked.
-                self.shortage.clear();
-                true
-            }
-            None => false,
-        }
+        !self.is_reported && self.lease.as_ref().is_some_and(is_same)
     }
 
     /// Forgets denials, because units went back to Redis.

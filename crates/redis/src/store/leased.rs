@@ -72,29 +72,48 @@ impl TakenFromPools<'_> {
     }
 }
 
+impl TakenUnits {
+    /// Whether so many of them can go back into their pool now.
+    pub(super) fn can_go_back(&self, units: u64) -> bool {
+        let kind = LeaseKind::for_limit(&self.limit);
+        let pool = self.shared.pool.lock();
+        pool.takes_back(units, |lease| kind.is_same(&self.lease, lease))
+    }
+
+    /// The state that they were taken from.
+    pub(super) fn state(&self) -> StateName {
+        self.shared.pool.lock().state.state.name
+    }
+
+    /// Gives so many of them back: into their pool, or to Redis if that has another lease by now.
+    pub(super) fn give_back(self, units: u64, inner: &Arc<StoreInner>) {
+        let kind = LeaseKind::for_limit(&self.limit);
+        let mut state = {
+            let mut pool = self.shared.pool.lock();
+            let is_of = |lease: &UnitLease| kind.is_same(&self.lease, lease);
+            if pool.put_back(units, is_of) {
+                inner.hints.forget_denial(pool.state.state.name);
+                return;
+            }
+            pool.state.clone()
+        };
+        state.limit = self.limit;
+        let (inner, outcome) = (Arc::clone(inner), self.outcome);
+        inner.runtime.clone().spawn(async move {
+            let plan = state.plan(units);
+            if let Some(step) = LuaStep::give_back(&inner.keys, &plan, &[outcome]) {
+                let deadline = inner.router.deadline();
+                let _ = inner.router.step(step, deadline).await;
+            }
+        });
+    }
+}
+
 impl Drop for TakenFromPools<'_> {
     fn drop(&mut self) {
         for part in std::mem::take(&mut self.parts) {
-            let kind = LeaseKind::for_limit(&part.limit);
-            let mut state = {
-                let mut pool = part.shared.pool.lock();
-                let is_of = |lease: &UnitLease| kind.is_same(&part.lease, lease);
-                if pool.put_back(part.cost, is_of) {
-                    self.inner.hints.forget_denial(pool.state.state.name);
-                    continue;
-                }
-                pool.state.clone()
-            };
-            // Its pool has another lease by now, so Redis takes the units back.
-            state.limit = part.limit;
-            let inner = Arc::clone(self.inner);
-            self.inner.runtime.spawn(async move {
-                let plan = state.plan(part.cost);
-                if let Some(step) = LuaStep::give_back(&inner.keys, &plan, &[part.outcome]) {
-                    let deadline = inner.router.deadline();
-                    let _ = inner.router.step(step, deadline).await;
-                }
-            });
+            let units = part.cost;
+            part.give_back(units, self.inner);
         }
     }
 }

@@ -1,14 +1,15 @@
 //! The store: requests are decided in Redis, and their outcomes remembered.
 //!
 //! `exact.rs` charges in Redis, `across.rs` in several slots of a cluster, `leased.rs` from units taken in
-//! advance; `reserving.rs` makes stored reservations, `reservations.rs` settles them; `concurrency.rs` releases and renews
-//! permits, `heal.rs` repairs states, `scopes.rs` forgets whole scopes.
+//! advance; `reserving.rs` makes stored reservations, `reservations.rs` settles them, `lent.rs` has what they took
+//! from pools; `concurrency.rs` releases and renews permits, `heal.rs` repairs states, `scopes.rs` forgets whole scopes.
 
 mod across;
 mod concurrency;
 mod exact;
 mod heal;
 mod leased;
+mod lent;
 mod reservations;
 mod reserving;
 mod scopes;
@@ -54,6 +55,7 @@ struct StoreInner {
     router: Router,
     hints: Hints,
     pools: UnitPools,
+    lent: lent::LentUnits,
     instances: Instances,
     /// What all keys begin with.
     prefix: String,
@@ -96,6 +98,7 @@ impl RedisStore {
             keys,
             hints: Hints::new(),
             pools: UnitPools::default(),
+            lent: lent::LentUnits::default(),
             instances: Instances::new(namespace, settings.known_instances.clone()),
             prefix: namespace::prefix(namespace),
             activity: ActivityBoard::new(namespace),

@@ -1,6 +1,8 @@
 //! Stored reservations that were made: settled, extended and looked at. The id leads to the record, which names those in
 //! other slots.
 
+use std::sync::Arc;
+
 use tidegate_core::{
     ExtendAnswer, Micros, ReservationId, SettleAnswer, SettleRequest, StoreError,
     StoredReservation, Timestamp,
@@ -13,11 +15,12 @@ use tidegate_redis_wire::wire::{HoldAnswer, KeptPart, LuaStep, StepOutcome};
 impl StoreInner {
     /// Settles a reservation. The record that the id leads to decides; each part in another slot may be repeated.
     pub(super) async fn settle_reservation(
-        &self,
+        self: &Arc<Self>,
         request: &SettleRequest<'_>,
     ) -> Result<SettleAnswer, StoreError> {
-        let SettleRequest { id, actual, at } = *request;
-        let settle = |hold: &str| LuaStep::settle_hold(hold, id, actual, at);
+        let id = request.id;
+        let of_lease = self.lent.parts(id);
+        let settle = |hold: &str| LuaStep::settle_hold(hold, request, &of_lease);
         let answer = self.on_hold(settle(&self.record_of(id))).await?;
         let HoldAnswer::Record {
             mut record,
@@ -29,7 +32,10 @@ impl StoreInner {
             return match answer {
                 HoldAnswer::OtherKind => Ok(SettleAnswer::OtherKind),
                 HoldAnswer::OtherCost => Ok(SettleAnswer::OtherCost),
-                HoldAnswer::Unknown => Ok(SettleAnswer::Unknown),
+                HoldAnswer::Unknown => {
+                    self.lent.forget(id);
+                    Ok(SettleAnswer::Unknown)
+                }
                 _ => Err(unexpected()),
             };
         };
@@ -45,6 +51,7 @@ impl StoreInner {
                 self.forget_remembered(name);
             }
         }
+        self.lent.put_back(id, &parts, self);
         fill(&mut record, parts);
         Ok(SettleAnswer::Settled {
             reservation: record,

@@ -86,11 +86,13 @@ impl StoreInner {
         } else {
             self.reserve_together(&mut hold).await?
         };
-        if hold.is_allowed() {
-            taken.parts.clear();
-        } else {
+        if !hold.is_allowed() {
             drop(taken);
             return self.charge_others(hold).await;
+        }
+        let parts = std::mem::take(&mut taken.parts).into_iter();
+        if let Some(made) = &made {
+            self.lent.lend(made.id, &hold.plans[0], parts);
         }
         Ok(hold.decided(made))
     }

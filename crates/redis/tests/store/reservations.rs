@@ -214,6 +214,66 @@ async fn a_leased_estimate_is_settled_as_of_its_lease() {
     eventually("all but what was used is back", is_back).await;
 }
 
+/// How long units certainly lie in a pool before they go back to Redis.
+const IN_POOL: Duration = Duration::from_millis(100);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leased_estimate_goes_back_into_the_pool_where_it_was_reserved() {
+    let server = RedisServer::start();
+    let (one, other) = (store(&server.url()).await, store(&server.url()).await);
+    let mut used = 0;
+    // On a busy machine the units may have gone back to Redis before they are looked at.
+    for number in 0..100 {
+        let scope = Scope::new("leased").leased();
+        let key = Asked::new(scope, &daily(100), &format!("k{number}"));
+        let began = Instant::now();
+        let made = reserve(&one, &[&key], 60, TTL).await.unwrap();
+        let (lent, before) = (one.units_on_lease(), calls(&server));
+        let settled = settle(&one, made.id, 25).await;
+        let (after, units) = (calls(&server), one.units_on_lease());
+        assert_eq!(adjusted(&settled), [(35, 0)]);
+        let again = settle(&one, made.id, 25).await;
+        assert_eq!(adjusted(&again), [(35, 0)]);
+        let repeated = one.units_on_lease();
+        let elsewhere = settle(&other, made.id, 25).await;
+        assert_eq!(adjusted(&elsewhere), [(35, 0)]);
+        if began.elapsed() < IN_POOL {
+            assert_eq!((after - before, units - lent), (1, 35));
+            assert_eq!(repeated, units, "they go back once");
+            used += 1;
+        }
+        if began.elapsed() < IN_POOL {
+            // From the pool: but for the record, Redis is not called.
+            let before = calls(&server);
+            let made = reserve(&one, &[&key], 30, TTL).await.unwrap();
+            if began.elapsed() < IN_POOL {
+                assert_eq!(calls(&server) - before, 1);
+            }
+            settle(&one, made.id, 0).await;
+        }
+        one.leave().await;
+        let is_back = async || key.remaining(&other).await == 75;
+        eventually("all but what was used is back", is_back).await;
+        if used == 3 {
+            return;
+        }
+    }
+    panic!("units never stayed in the pool for {IN_POOL:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leased_estimate_whose_lease_has_ended_goes_back_to_redis() {
+    let server = RedisServer::start();
+    let (one, other) = (store(&server.url()).await, store(&server.url()).await);
+    let bucket = Limit::new(Rate::new(1_000, Micros::DAY), Algorithm::TOKEN_BUCKET).unwrap();
+    let key = Asked::new(Scope::new("leased").leased(), &bucket, "k");
+    let made = reserve(&one, &[&key], 600, TTL).await.unwrap();
+    one.leave().await;
+    assert_eq!(adjusted(&settle(&one, made.id, 250).await), [(350, 0)]);
+    let is_back = async || key.remaining(&other).await == 750;
+    eventually("all but what was used is back", is_back).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_that_moves_before_its_counters_is_settled_when_they_have_moved_too() {
     let cluster = Cluster::start();

@@ -206,6 +206,12 @@ impl From<Receipt> for KeptReceipt {
     }
 }
 
+impl From<Box<Receipt>> for KeptReceipt {
+    fn from(receipt: Box<Receipt>) -> Self {
+        receipt.into_kept()
+    }
+}
+
 impl KeptReceipt {
     pub(super) fn estimate(&self) -> &Costs {
         &self.estimate

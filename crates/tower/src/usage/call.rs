@@ -1,6 +1,7 @@
 //! A request to a language model whose estimate was charged: its answer says what it costs.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
@@ -11,6 +12,7 @@ use tidegate::gate::Receipt;
 use tidegate_usage::{
     AnswerEnd, AnswerKind, AnswerReader, ModelPrice, TokenCounts, UsageForm, UsageResult,
 };
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::reading::costs_by_unit;
@@ -102,7 +104,7 @@ fn is_encoded<B>(answer: &Response<B>) -> bool {
 pub(super) struct Settling {
     gate: Arc<Gate>,
     /// Until it is settled.
-    receipt: Option<Receipt>,
+    receipt: Option<Box<Receipt>>,
     pub(super) estimate: TokenCounts,
     price: Option<ModelPrice>,
     results: Arc<UsageResults>,
@@ -110,7 +112,8 @@ pub(super) struct Settling {
 }
 
 impl Settling {
-    /// Begins to settle, in a task of its own: a client that leaves does not interrupt it. `None` if it was settled.
+    /// Settles, unless that was done. If it has to wait for the store, it goes on in a task of its own, which is
+    /// returned: a client that leaves does not interrupt it.
     pub(super) fn settle(
         &mut self,
         result: UsageResult,
@@ -118,18 +121,23 @@ impl Settling {
     ) -> Option<JoinHandle<()>> {
         let receipt = self.receipt.take()?;
         self.results.count(result);
-        let runtime = tokio::runtime::Handle::try_current().ok()?;
         let price = self.price.as_ref();
         let costs = costs_by_unit(|unit| counts.cost(unit, price))?;
         if let Some(note) = &self.note {
             note.settled(result, &costs);
         }
         let gate = Arc::clone(&self.gate);
-        Some(runtime.spawn(async move {
+        let mut settling = Box::pin(async move {
             if let Err(error) = gate.settle(receipt, costs).await {
                 tracing::debug!(%error, "what a request cost could not be settled");
             }
-        }))
+        });
+        let runtime = Handle::try_current().ok();
+        let mut context = Context::from_waker(Waker::noop());
+        match settling.as_mut().poll(&mut context) {
+            Poll::Ready(()) => None,
+            Poll::Pending => Some(runtime?.spawn(settling)),
+        }
     }
 
     /// Whether it is not settled yet.

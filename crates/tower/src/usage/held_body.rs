@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Body;
+use tidegate_usage::BodyEdit;
 
 use super::UnreadBody;
 use crate::body_memory::PooledBytes;
@@ -83,6 +84,15 @@ impl HeldBody {
             Poll::Ready(Ok(()))
         })
         .await
+    }
+
+    /// What was read of it.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+
+    pub(super) fn edit(&mut self, edit: &BodyEdit) {
+        self.bytes.replace(edit.range.clone(), edit.text);
     }
 
     /// Its bytes, and its trailers.

@@ -85,8 +85,8 @@ impl UsageLayer {
             described.keep(head);
             return Ok((ModelRequestBody::arriving(Bytes::new(), body), None));
         };
-        let (mut bytes, trailers) = match self.hold(head, &described, &mut body).await {
-            Ok(held) => held.into_parts(),
+        let mut whole = match self.hold(head, &described, &mut body).await {
+            Ok(whole) => whole,
             Err(HoldRefusal::Denied(answer)) => return Err(answer),
             Err(HoldRefusal::NotRead(error)) => return Err(UsageReading::refuse(error, head)),
             Err(HoldRefusal::Unread(read)) => {
@@ -102,12 +102,12 @@ impl UsageLayer {
         };
         let call = self
             .reading
-            .model_call(route, &mut bytes, &mut described, head);
+            .model_call(route, &mut whole, &mut described, head);
         if call.is_none() {
             described.set_costs(UsageReading::unread_costs());
         }
         described.keep(head);
-        Ok((ModelRequestBody::held((bytes, trailers)), call))
+        Ok((ModelRequestBody::held(whole), call))
     }
 
     /// Reads a whole body.
@@ -121,11 +121,11 @@ impl UsageLayer {
         B: Body<Data = Bytes> + Unpin,
     {
         let known = (&self.limits, described);
-        let mut held = self.reading.hold(head, known, body).await?;
-        while !held.is_whole() {
-            poll_fn(|cx| held.poll_part(body, cx)).await?;
+        let mut whole = self.reading.hold(head, known, body).await?;
+        while !whole.is_whole() {
+            poll_fn(|cx| whole.poll_part(body, cx)).await?;
         }
-        Ok(held)
+        Ok(whole)
     }
 }
 

@@ -141,25 +141,25 @@ impl UsageReading {
     where
         B: Body<Data = Bytes> + Unpin,
     {
-        let mut held = self.begin(&head.headers);
+        let mut whole = self.begin(&head.headers);
         // A client that waits for `100 Continue` sends nothing before, and everything after.
         if !head.headers.contains_key(EXPECT)
-            && let Ok(body_so_far) = &mut held
-            && let Err(error) = body_so_far.read_arrived(body).await
+            && let Ok(so_far) = &mut whole
+            && let Err(error) = so_far.read_arrived(body).await
         {
-            held = Err(error);
+            whole = Err(error);
         }
-        if held.as_ref().is_ok_and(HeldBody::is_whole) {
-            return Ok(held?);
+        if whole.as_ref().is_ok_and(HeldBody::is_whole) {
+            return Ok(whole?);
         }
         if described.is_denied_outright(MODEL) {
-            let read = held.ok().map(HeldBody::into_parts);
+            let read = whole.ok().map(HeldBody::into_parts);
             return Err(HoldRefusal::Unread(read.unwrap_or_default().0));
         }
         if let Some(denied) = layer.deny_unread(described, head, MODEL) {
             return Err(HoldRefusal::Denied(denied));
         }
-        Ok(held?)
+        Ok(whole?)
     }
 
     /// Memory for a body that is read, unless its headers say that it cannot be.
@@ -183,11 +183,11 @@ impl UsageReading {
     pub fn model_call(
         &self,
         route: ModelRoute<'_>,
-        body: &mut Bytes,
+        body: &mut HeldBody,
         described: &mut DescribedCall,
         head: &mut request::Parts,
     ) -> Option<Box<ModelCall>> {
-        let mut asked = ModelRequest::read(route.form, route.path, body)?;
+        let mut asked = ModelRequest::read(route.form, route.path, body.bytes())?;
         if !route.adds_usage {
             asked.include_usage = None;
         }
@@ -221,11 +221,9 @@ impl UsageReading {
         described.set_costs(costs);
         let edit = asked.include_usage.as_ref();
         if let Some(edit) = edit {
-            *body = edit.apply(body);
-            let has_length = head.headers.contains_key(CONTENT_LENGTH);
-            if has_length {
-                let length = HeaderValue::from(body.len());
-                head.headers.insert(CONTENT_LENGTH, length);
+            body.edit(edit);
+            if let Some(length) = head.headers.get_mut(CONTENT_LENGTH) {
+                *length = HeaderValue::from(body.bytes().len());
             }
         }
         let identity = HeaderValue::from_static("identity");

@@ -8,6 +8,8 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
+use super::HeldBody;
+
 pin_project! {
     /// The body of a request that a [`UsageLayer`](crate::UsageLayer) passes on.
     #[derive(Debug)]
@@ -21,7 +23,8 @@ pin_project! {
 }
 
 impl<B> ModelRequestBody<B> {
-    pub(super) fn held((held, trailers): (Bytes, Option<HeaderMap>)) -> Self {
+    pub(super) fn held(body: HeldBody) -> Self {
+        let (held, trailers) = body.into_parts();
         Self {
             held,
             rest: None,
