@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use hyper::body::{Body as _, Frame, Incoming};
 use tidegate_listen::stall::{BodyPace, BodyRate};
-use tidegate_tower::{HeldBody, UnreadBody};
+use tidegate_tower::{ModelBody, UnreadBody};
 use tokio::time::timeout;
 
 use crate::failure::GatewayFailure;
@@ -37,7 +37,7 @@ pub(crate) struct BodyStart {
 
 impl BodyStart {
     /// A whole body.
-    pub(crate) fn whole(held: HeldBody) -> Self {
+    pub(crate) fn whole(held: ModelBody) -> Self {
         let (bytes, trailers) = held.into_parts();
         Self {
             bytes,
@@ -137,7 +137,7 @@ impl StartRoom {
 pub(crate) async fn read_whole(
     body: &mut Incoming,
     pace: StartPace,
-    held: &mut HeldBody,
+    held: &mut ModelBody,
 ) -> Result<(), GatewayFailure> {
     let mut rate = pace.rate.map(BodyPace::new);
     while !held.is_whole() {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Request, Response, request};
 use hyper::body::Incoming;
 use tidegate_tower::{
-    DescribedCall, HeldBody, HoldRefusal, ModelCall, ModelRoute, Protocol, RefusedCall,
+    DescribedCall, HoldRefusal, ModelBody, ModelCall, ModelRoute, Protocol, RefusedCall,
     UsageReading, denied_with,
 };
 use tidegate_usage::UsageSetting;
@@ -93,7 +93,7 @@ impl<L> Ingress<L> {
         head: &request::Parts,
         described: &DescribedCall,
         body: &mut Incoming,
-    ) -> Result<Result<HeldBody, Bytes>, RefusedCall> {
+    ) -> Result<Result<ModelBody, Bytes>, RefusedCall> {
         let known = (&self.layer, described);
         let mut whole = match self.gateway.usage.hold(head, known, body).await {
             Ok(whole) => whole,

@@ -1,11 +1,14 @@
 //! Runs seeds: `tidegate-simulation [FIRST [COUNT]]`. Prints figures, and for a seed that breaks a promise what it
-//! broke and how to run it again. `tidegate-simulation planted` looks for planted bugs instead.
+//! broke and how to run it again. `tidegate-simulation reservations [FIRST [COUNT]]` runs seeds with reservations, and
+//! `tidegate-simulation planted` looks for planted bugs instead.
 
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
-use tidegate_simulation::seeds::{PLANTED_BUGS, SeedReport, run_seed};
+use tidegate_simulation::seeds::{
+    PLANTED_BUGS, RESERVATION_BUGS, SeedReport, run_reservations, run_seed,
+};
 
 /// How often progress is printed.
 const PROGRESS: u64 = 1_000;
@@ -75,13 +78,42 @@ fn run_seeds(first: u64, count: u64) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+fn run_with_reservations(first: u64, count: u64) -> ExitCode {
+    let [mut asked, mut made, mut settled, mut unanswered, mut broken] = [0; 5];
+    for seed in first..first.saturating_add(count) {
+        let report = run_reservations(seed, &[]);
+        asked += report.asked;
+        made += report.made;
+        settled += report.settled;
+        unanswered += report.unanswered;
+        broken += u64::from(!report.broken.is_empty());
+        for promise in &report.broken {
+            println!("seed {seed}: {promise}\nrun it again: ./scripts/long reservations {seed} 1");
+        }
+        if count == 1 {
+            println!("{}\ntrace {:016x}", report.plan, report.trace);
+        }
+    }
+    println!(
+        "{count} seeds: {asked} reservations asked for, {made} made, {settled} settled, {unanswered} calls not answered; {broken} broke a promise"
+    );
+    if broken > 0 {
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
 fn look_for_planted() -> ExitCode {
+    let bugs = PLANTED_BUGS.iter();
+    let of_limits = bugs.map(|bug| (bug.name, bug.find()));
+    let bugs = RESERVATION_BUGS.iter();
+    let of_reservations = bugs.map(|bug| (bug.name, bug.find()));
     let mut code = ExitCode::SUCCESS;
-    for bug in PLANTED_BUGS {
-        if let Some((seed, broken)) = bug.find() {
-            println!("{}: found by seed {seed}: {broken}", bug.name);
+    for (name, found) in of_limits.chain(of_reservations) {
+        if let Some((seed, broken)) = found {
+            println!("{name}: found by seed {seed}: {broken}");
         } else {
-            println!("{}: not found within {} seeds", bug.name, bug.within);
+            println!("{name}: not found");
             code = ExitCode::FAILURE;
         }
     }
@@ -89,17 +121,24 @@ fn look_for_planted() -> ExitCode {
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments == ["planted"] {
         return look_for_planted();
     }
+    let has_reservations = arguments.first().is_some_and(|word| word == "reservations");
+    arguments.drain(..usize::from(has_reservations));
     let number = |index: usize, default: u64| {
         let text = arguments.get(index);
         text.map_or(Ok(default), |text| text.parse())
     };
-    let (Ok(first), Ok(count)) = (number(0, 1), number(1, 10_000)) else {
-        eprintln!("usage: tidegate-simulation [FIRST [COUNT]] | planted");
+    let usual = if has_reservations { 2_000 } else { 10_000 };
+    let (Ok(first), Ok(count)) = (number(0, 1), number(1, usual)) else {
+        eprintln!("usage: tidegate-simulation [reservations] [FIRST [COUNT]] | planted");
         return ExitCode::FAILURE;
     };
-    run_seeds(first, count)
+    if has_reservations {
+        run_with_reservations(first, count)
+    } else {
+        run_seeds(first, count)
+    }
 }

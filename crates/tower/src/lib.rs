@@ -98,7 +98,7 @@ pub use service::RateLimit;
 pub use tidegate::address::ForwardedHeader;
 pub use twins::{UnderscoreHeaders, folded_byte};
 pub use usage::{
-    DeniedBody, HeldBody, HoldRefusal, ModelCall, ModelRequestBody, ModelRoute, PriceLookup,
+    DeniedBody, HoldRefusal, ModelBody, ModelCall, ModelRequestBody, ModelRoute, PriceLookup,
     RefusedCall, Unanswered, UnreadBody, UsageBody, UsageFuture, UsageLayer, UsageLimit, UsageNote,
     UsageNotes, UsageReading, UsageResults, UsageSettings,
 };

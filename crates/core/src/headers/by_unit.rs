@@ -7,6 +7,12 @@ use crate::time::{Micros, Timestamp};
 const REQUESTS: &str = "requests";
 
 impl HeaderSettings {
+    /// Whether there are headers that go by unit.
+    #[inline]
+    pub fn are_by_unit(&self) -> bool {
+        self.openai || self.anthropic
+    }
+
     /// The headers by unit that `openai` and `anthropic` stand for, as names and values. `items` are as for
     /// [`headers`](Self::headers).
     ///
@@ -39,7 +45,7 @@ impl HeaderSettings {
     /// ```
     pub fn headers_by_unit(&self, items: &[Item<'_>]) -> Vec<(String, String)> {
         let mut headers = Vec::new();
-        if !self.openai && !self.anthropic {
+        if !self.are_by_unit() {
             return headers;
         }
         for item in fewest_left(items) {

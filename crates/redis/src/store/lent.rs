@@ -10,7 +10,7 @@ use tidegate_redis_wire::plan::Plan;
 use tidegate_redis_wire::wire::KeptPart;
 
 use super::StoreInner;
-use super::leased::TakenUnits;
+use super::taken::TakenUnits;
 
 /// How many reservations there are at least before those are looked for whose leases have ended.
 const FEW: usize = 1_024;

@@ -13,6 +13,7 @@ mod lent;
 mod reservations;
 mod reserving;
 mod scopes;
+mod taken;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -13,7 +13,8 @@ use tokio::time::Instant;
 use super::StoreInner;
 use super::across::SlotCharges;
 use super::exact::OutcomesByIndex;
-use super::leased::{TakenFromPools, fill_state};
+use super::leased::fill_state;
+use super::taken::TakenFromPools;
 use tidegate_redis_wire::keys::RedisKeys;
 use tidegate_redis_wire::plan::{Plan, PlannedCharge, SlotGroup};
 use tidegate_redis_wire::wire::{

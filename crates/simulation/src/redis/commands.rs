@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::keyspace::{Keyspace, StoredValue};
+use super::keyspace::{ExpiryCondition, Keyspace, StoredValue};
 use super::reply::RedisReply;
-use super::sorted::{ScoreBound, SortedSet};
+use super::sorted::{Score, ScoreBound, SortedSet};
 
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
@@ -88,9 +88,10 @@ fn on_any(
         b"TYPE" => RedisReply::status(keys.get(key).map_or("none", |value| value.kind())),
         b"PEXPIRE" | b"PEXPIREAT" => {
             let number = end(whole(argument(arguments, 1)?)?);
-            let is_later = match arguments.get(2) {
-                None => false,
-                Some(option) if option.eq_ignore_ascii_case(b"GT") => true,
+            let condition = match arguments.get(2) {
+                None => ExpiryCondition::None,
+                Some(option) if option.eq_ignore_ascii_case(b"GT") => ExpiryCondition::Later,
+                Some(option) if option.eq_ignore_ascii_case(b"NX") => ExpiryCondition::First,
                 Some(_) => return Err(syntax()),
             };
             let at = if name == b"PEXPIRE" {
@@ -98,7 +99,7 @@ fn on_any(
             } else {
                 number
             };
-            RedisReply::Integer(i64::from(keys.expire(key, at, is_later)))
+            RedisReply::Integer(i64::from(keys.expire(key, at, condition)))
         }
         _ => return Err(unknown(name)),
     })
@@ -204,17 +205,17 @@ fn on_sorted(
                 Some(option) if option.eq_ignore_ascii_case(b"WITHSCORES") => true,
                 Some(_) => return Err(syntax()),
             };
-            let mut replies = Vec::new();
-            for (score, member) in found {
-                replies.push(RedisReply::text(member));
-                replies.extend(has_scores.then(|| RedisReply::text(score.text())));
-            }
-            RedisReply::List(replies)
+            members_in(found.into_iter(), has_scores)
         }
         b"ZRANGEBYSCORE" => {
             let (least, most) = scores()?;
             let found = members.by_score(least, most).into_iter();
-            let (skipped, count) = match arguments.get(3..).unwrap_or_default() {
+            let mut options = arguments.get(3..).unwrap_or_default();
+            let has_scores = options
+                .first()
+                .is_some_and(|option| option.eq_ignore_ascii_case(b"WITHSCORES"));
+            options = &options[usize::from(has_scores)..];
+            let (skipped, count) = match options {
                 [] => (0, i64::MAX),
                 [option, skipped, count] if option.eq_ignore_ascii_case(b"LIMIT") => {
                     (whole(skipped)?, whole(count)?)
@@ -223,8 +224,7 @@ fn on_sorted(
             };
             let [skipped, count] =
                 [skipped, count].map(|number| usize::try_from(number).unwrap_or(usize::MAX));
-            let found = found.skip(skipped).take(count);
-            RedisReply::List(found.map(|(_, member)| RedisReply::text(member)).collect())
+            members_in(found.skip(skipped).take(count), has_scores)
         }
         b"ZREM" => {
             let chosen = arguments[1..].iter().map(|member| member.to_vec());
@@ -246,6 +246,16 @@ fn on_sorted(
     };
     keys.tidy(key);
     Ok(reply)
+}
+
+/// Members as they are answered, each with its score if that is asked for.
+fn members_in(found: impl Iterator<Item = (Score, Vec<u8>)>, has_scores: bool) -> RedisReply {
+    let mut replies = Vec::new();
+    for (score, member) in found {
+        replies.push(RedisReply::text(member));
+        replies.extend(has_scores.then(|| RedisReply::text(score.text())));
+    }
+    RedisReply::List(replies)
 }
 
 fn remove_from(members: &mut SortedSet, chosen: &[Vec<u8>]) -> RedisReply {

@@ -39,6 +39,17 @@ struct KeyEntry {
     expires_at: Option<u64>,
 }
 
+/// When the end of a key is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExpiryCondition {
+    /// Always.
+    None,
+    /// If it is later than before: `GT`.
+    Later,
+    /// If there was none: `NX`.
+    First,
+}
+
 /// All keys. Nothing iterates over them, so their order does not matter.
 #[derive(Debug, Default)]
 pub(crate) struct Keyspace {
@@ -82,16 +93,21 @@ impl Keyspace {
         self.get(key).is_some() && self.keys.remove(key).is_some()
     }
 
-    /// Sets the end of a key, if it exists; with `is_later` only if that is later than before.
-    pub(crate) fn expire(&mut self, key: &[u8], at: u64, is_later: bool) -> bool {
+    /// Sets the end of a key, if it exists and the condition holds.
+    pub(crate) fn expire(&mut self, key: &[u8], at: u64, condition: ExpiryCondition) -> bool {
         if self.get(key).is_none() {
             return false;
         }
         let Some(entry) = self.keys.get_mut(key) else {
             return false;
         };
-        // A key without an end never ends, and nothing is later than that.
-        if is_later && entry.expires_at.is_none_or(|end| at <= end) {
+        let is_set = match condition {
+            ExpiryCondition::None => true,
+            // A key without an end never ends, and nothing is later than that.
+            ExpiryCondition::Later => entry.expires_at.is_some_and(|end| at > end),
+            ExpiryCondition::First => entry.expires_at.is_none(),
+        };
+        if !is_set {
             return false;
         }
         entry.expires_at = Some(at);

@@ -14,6 +14,7 @@ mod fault;
 mod judge;
 mod plan;
 mod planted;
+mod reservations;
 mod rule;
 mod run;
 mod timeline;
@@ -21,6 +22,7 @@ mod verdict;
 
 use crate::redis::ScriptChange;
 pub use planted::{BugScope, PLANTED_BUGS, PlantedBug};
+pub use reservations::{RESERVATION_BUGS, ReservationBug, ReservationReport, run_reservations};
 use run::SeedRun;
 
 /// What happened in a seed.

@@ -62,7 +62,7 @@ impl PlantedBug {
     }
 }
 
-const fn change(from: &'static str, to: &'static str) -> ScriptChange {
+pub(super) const fn change(from: &'static str, to: &'static str) -> ScriptChange {
     ScriptChange { from, to }
 }
 

@@ -3,5 +3,6 @@
 mod like_redis;
 mod planted;
 mod repeated;
+mod reservations;
 mod retries;
 mod seeds;

@@ -279,7 +279,7 @@ impl Decision {
 
     /// The headers that report it to a client by unit, as names in lower case and values.
     pub fn headers_by_unit(&self, settings: &HeaderSettings) -> Vec<(String, String)> {
-        if !settings.openai && !settings.anthropic {
+        if !settings.are_by_unit() {
             return Vec::new();
         }
         self.with_items(|items| settings.headers_by_unit(items))

@@ -138,11 +138,11 @@ impl Decisions {
 
     /// The headers that describe it to a client by unit, as names in lower case and values.
     pub fn headers_by_unit(&self, settings: &HeaderSettings) -> Vec<(String, String)> {
+        if !settings.are_by_unit() {
+            return Vec::new();
+        }
         if let [decision] = self.list() {
             return decision.headers_by_unit(settings);
-        }
-        if !settings.openai && !settings.anthropic {
-            return Vec::new();
         }
         self.with_items(|items, _| settings.headers_by_unit(items))
     }

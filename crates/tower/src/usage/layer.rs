@@ -14,7 +14,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{
-    HeldBody, HoldRefusal, ModelCall, ModelRequestBody, ModelRoute, RefusedCall, UsageBody,
+    HoldRefusal, ModelBody, ModelCall, ModelRequestBody, ModelRoute, RefusedCall, UsageBody,
     UsageReading, UsageResults, UsageSettings,
 };
 use crate::body::ResponseBody;
@@ -116,7 +116,7 @@ impl UsageLayer {
         head: &request::Parts,
         described: &DescribedCall,
         body: &mut B,
-    ) -> Result<HeldBody, HoldRefusal>
+    ) -> Result<ModelBody, HoldRefusal>
     where
         B: Body<Data = Bytes> + Unpin,
     {

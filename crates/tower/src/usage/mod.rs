@@ -1,11 +1,11 @@
-//! The cost of requests to language models: their bodies are read before they are decided (`held_body.rs`, `reading.rs`), and what their
+//! The cost of requests to language models: their bodies are read before they are decided (`model_body.rs`, `reading.rs`), and what their
 //! answers report is settled before the end of the answer passes on (`call.rs`, `body.rs`). What bodies say is read by
 //! `tidegate-usage`. `layer.rs` puts all of it in front of a service; a gateway reads bodies in its own way.
 
 mod body;
 mod call;
-mod held_body;
 mod layer;
+mod model_body;
 mod reading;
 mod request_body;
 mod results;
@@ -13,8 +13,8 @@ mod settings;
 
 pub use body::UsageBody;
 pub use call::ModelCall;
-pub use held_body::HeldBody;
 pub use layer::{UsageFuture, UsageLayer, UsageLimit};
+pub use model_body::ModelBody;
 pub use reading::{HoldRefusal, ModelRoute, RefusedCall, UnreadBody, UsageReading};
 pub use request_body::ModelRequestBody;
 pub use results::UsageResults;

@@ -10,7 +10,7 @@ use http_body::Body;
 use tidegate::{CostUnit, Costs};
 use tidegate_usage::{ModelPrice, ModelRequest, TokenEstimate, UsageForm, UsageSetting, UsageUnit};
 
-use super::{DeniedBody, HeldBody, ModelCall, UsageResults, UsageSettings};
+use super::{DeniedBody, ModelBody, ModelCall, UsageResults, UsageSettings};
 use crate::body_memory::{BodyMemoryUsedUp, PooledBytes};
 use crate::described::{DenialForm, DescribedCall, ReceiptSlot};
 use crate::layer::RateLimitLayer;
@@ -137,7 +137,7 @@ impl UsageReading {
         head: &request::Parts,
         (layer, described): (&RateLimitLayer, &DescribedCall),
         body: &mut B,
-    ) -> Result<HeldBody, HoldRefusal>
+    ) -> Result<ModelBody, HoldRefusal>
     where
         B: Body<Data = Bytes> + Unpin,
     {
@@ -149,11 +149,11 @@ impl UsageReading {
         {
             whole = Err(error);
         }
-        if whole.as_ref().is_ok_and(HeldBody::is_whole) {
+        if whole.as_ref().is_ok_and(ModelBody::is_whole) {
             return Ok(whole?);
         }
         if described.is_denied_outright(MODEL) {
-            let read = whole.ok().map(HeldBody::into_parts);
+            let read = whole.ok().map(ModelBody::into_parts);
             return Err(HoldRefusal::Unread(read.unwrap_or_default().0));
         }
         if let Some(denied) = layer.deny_unread(described, head, MODEL) {
@@ -163,7 +163,7 @@ impl UsageReading {
     }
 
     /// Memory for a body that is read, unless its headers say that it cannot be.
-    fn begin(&self, headers: &HeaderMap) -> Result<HeldBody, UnreadBody> {
+    fn begin(&self, headers: &HeaderMap) -> Result<ModelBody, UnreadBody> {
         let encoding = headers.get(CONTENT_ENCODING);
         if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
             return Err(UnreadBody::Encoded);
@@ -175,7 +175,7 @@ impl UsageReading {
             return Err(UnreadBody::TooLong(limit));
         }
         let bytes = PooledBytes::new(&self.settings.body_memory);
-        Ok(HeldBody::new(bytes, limit))
+        Ok(ModelBody::new(bytes, limit))
     }
 
     /// Sets what a request costs by its whole body, and changes it so that its answer can be read. None if the body is
@@ -183,7 +183,7 @@ impl UsageReading {
     pub fn model_call(
         &self,
         route: ModelRoute<'_>,
-        body: &mut HeldBody,
+        body: &mut ModelBody,
         described: &mut DescribedCall,
         head: &mut request::Parts,
     ) -> Option<Box<ModelCall>> {

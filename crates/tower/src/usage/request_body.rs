@@ -8,7 +8,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::HeldBody;
+use super::ModelBody;
 
 pin_project! {
     /// The body of a request that a [`UsageLayer`](crate::UsageLayer) passes on.
@@ -23,7 +23,7 @@ pin_project! {
 }
 
 impl<B> ModelRequestBody<B> {
-    pub(super) fn held(body: HeldBody) -> Self {
+    pub(super) fn held(body: ModelBody) -> Self {
         let (held, trailers) = body.into_parts();
         Self {
             held,

@@ -14,7 +14,7 @@ use crate::body_memory::PooledBytes;
 
 /// The body of a request, as far as it was read.
 #[derive(Debug)]
-pub struct HeldBody {
+pub struct ModelBody {
     bytes: PooledBytes,
     /// The most that is read.
     limit: usize,
@@ -22,7 +22,7 @@ pub struct HeldBody {
     is_whole: bool,
 }
 
-impl HeldBody {
+impl ModelBody {
     pub(super) fn new(bytes: PooledBytes, limit: usize) -> Self {
         Self {
             bytes,
