@@ -84,8 +84,10 @@ impl RateLimitAnswer<'_, '_> {
         for (key, value) in values {
             header(out, key, text.get(value).unwrap_or_default());
         }
-        for (key, value) in self.decisions.headers_by_unit(&headers) {
-            header(out, &key, &value);
+        if headers.are_by_unit() {
+            for (key, value) in self.decisions.headers_by_unit(&headers) {
+                header(out, &key, &value);
+            }
         }
         if !settings.has_reasons {
             return;
