@@ -15,6 +15,7 @@ use tidegate::{AttributeError, AttributeValue, Attributes, address};
 use tidegate_identity::Identity;
 
 use crate::read::{LineRequest, is_absent};
+use crate::run::NamedValues;
 use identity::headers_of;
 
 /// The attribute of a client that the log has by its name instead of its address.
@@ -33,6 +34,8 @@ pub(crate) struct Describer {
     pub(crate) wants: WantedAttributes,
     /// Whether any header is of use.
     pub(crate) reads_headers: bool,
+    /// The values that the rules name.
+    pub(crate) named: Arc<NamedValues>,
 }
 
 /// The parts of a request's target.

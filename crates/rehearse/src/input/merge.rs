@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -22,8 +21,8 @@ const SECOND: u64 = 1_000_000;
 pub(crate) struct NextRequest {
     /// When it is decided, in microseconds.
     pub(crate) time: u64,
-    pub(crate) batch: Rc<RequestBatch>,
-    index: usize,
+    pub(crate) batch: Arc<RequestBatch>,
+    pub(crate) index: usize,
     /// The time in its line.
     pub(crate) written: u64,
 }
@@ -66,6 +65,7 @@ impl MergedRequests {
         progress
             .size
             .store(logs.size.unwrap_or(0), Ordering::Relaxed);
+        progress.is_reading.store(true, Ordering::Relaxed);
         let mut files = Vec::with_capacity(logs.logs.len());
         for log in logs.logs {
             let (name, format) = (log.name.clone(), log.reader.format);

@@ -11,8 +11,8 @@ mod order;
 mod reading;
 
 pub(crate) use merge::{MergedRequests, NextRequest, ReadFile};
-pub(crate) use open::OpenLogs;
 pub use open::{LogInput, OpenLog, OpenLogError};
+pub(crate) use open::{LogTraits, OpenLogs};
 pub use reading::InputProgress;
 pub(crate) use reading::{FileCounts, LineNoteKind};
 

@@ -86,6 +86,7 @@ impl OpenLogs {
                 times: TimeReader::new(settings.time_format.clone(), settings.zone.clone()),
                 reads_headers: describer.reads_headers,
                 keeps_values: !settings.map.is_empty(),
+                named: Arc::clone(&describer.named),
             };
             let format = match (&settings.template, settings.format) {
                 (Some(_), _) => FormatName::Template,
@@ -113,16 +114,29 @@ impl OpenLogs {
         Ok(Self { logs, size })
     }
 
-    /// Whether any of them says how long requests took.
-    pub(crate) fn have_durations(&self, settings: &InputSettings) -> bool {
+    /// What the logs have.
+    pub(crate) fn traits(&self, settings: &InputSettings) -> LogTraits {
         let template = settings.template.as_ref();
-        settings.map.has("duration")
-            || template.is_some_and(crate::read::LineTemplate::has_durations)
-            || self
-                .logs
-                .iter()
-                .any(|log| log.reader.format.has_durations())
+        let mut formats = self.logs.iter().map(|log| log.reader.format);
+        let have_hashes = formats
+            .clone()
+            .any(|format| format == FormatName::Recording);
+        LogTraits {
+            have_durations: settings.map.has("duration")
+                || template.is_some_and(crate::read::LineTemplate::has_durations)
+                || formats.any(FormatName::has_durations),
+            have_hashes,
+        }
     }
+}
+
+/// What logs have that not all have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LogTraits {
+    /// Whether any of them says how long requests took.
+    pub(crate) have_durations: bool,
+    /// Whether any of them is a recording.
+    pub(crate) have_hashes: bool,
 }
 
 /// The format of a file by its first lines. An empty one could have any.

@@ -1,7 +1,6 @@
 //! The requests of one file in the order of their times, as far as `--reorder` allows.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -23,7 +22,7 @@ pub(super) struct WaitingRequest {
     /// Its place among others: its time, unless it is late.
     pub(super) place: u64,
     pub(super) time: u64,
-    pub(super) batch: Rc<RequestBatch>,
+    pub(super) batch: Arc<RequestBatch>,
     pub(super) index: usize,
 }
 
@@ -104,7 +103,7 @@ impl FileOrder {
     }
 
     fn absorb(&mut self, batch: RequestBatch) {
-        let batch = Rc::new(batch);
+        let batch = Arc::new(batch);
         for (index, request) in batch.requests().iter().enumerate() {
             let earliest = self.newest.saturating_sub(self.reorder);
             // Of a file that held too many, a line may come too late although it is within `--reorder`.
@@ -125,7 +124,7 @@ impl FileOrder {
             let waiting = WaitingRequest {
                 place,
                 time: request.time,
-                batch: Rc::clone(&batch),
+                batch: Arc::clone(&batch),
                 index,
             };
             if self.waiting.back().is_none_or(|last| last.place <= place) {

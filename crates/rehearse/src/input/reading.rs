@@ -18,6 +18,8 @@ const BATCH_REQUESTS: usize = 2_048;
 const BATCH_TEXT: usize = 1 << 18;
 /// How many batches of a file wait to be decided.
 const WAITING: usize = 4;
+/// After how many lines other threads see how far reading has come.
+const SEEN: u64 = 1_024;
 /// How many lines of a file are listed as problems.
 const LISTED: usize = 10;
 /// How much of a line is kept to be shown.
@@ -32,6 +34,8 @@ pub struct InputProgress {
     pub size: AtomicU64,
     /// Lines that were read.
     pub lines: AtomicU64,
+    /// Whether all files are open, and their formats known.
+    pub is_reading: AtomicBool,
     /// Set to end reading before the end.
     pub stop: AtomicBool,
 }
@@ -166,13 +170,13 @@ impl FileReading {
 
     /// Reads a line. False if reading should end.
     fn read_line(&mut self, line: &CutLine<'_>, reader: &mut LineReader) -> bool {
-        self.end.counts.lines += 1;
-        if self.end.counts.lines.is_multiple_of(1_024) {
-            self.progress.lines.fetch_add(1_024, Ordering::Relaxed);
+        if (self.end.counts.lines + 1).is_multiple_of(SEEN) {
             if self.progress.stop.load(Ordering::Relaxed) {
                 return false;
             }
+            self.progress.lines.fetch_add(SEEN, Ordering::Relaxed);
         }
+        self.end.counts.lines += 1;
         let CutLine::Text(text) = line else {
             self.note(LineNoteKind::Malformed, "it is longer than 1 MiB", b"");
             return !self.settings.strict;

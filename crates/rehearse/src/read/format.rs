@@ -1,5 +1,7 @@
 //! The formats by name, and the reader of one file.
 
+use std::sync::Arc;
+
 use super::json::JsonObject;
 use super::line::{LineProblem, LineRequest};
 use super::template::LineTemplate;
@@ -8,6 +10,7 @@ use super::{
     alb, caddy, cloudflare, columns, combined, envoy, envoy_json, gcp, haproxy, plain_json,
     recording, tidegate_access, traefik,
 };
+use crate::run::NamedValues;
 
 /// A format of logs, in the order in which a file is compared with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,6 +132,8 @@ pub(crate) struct ReadTerms {
     pub(crate) reads_headers: bool,
     /// Whether fields are looked up by their names.
     pub(crate) keeps_values: bool,
+    /// The values that rules name, which recordings have as hashes.
+    pub(crate) named: Arc<NamedValues>,
 }
 
 /// Reads the lines of one file.

@@ -8,6 +8,7 @@ use super::format::ReadTerms;
 use super::json::{JsonObject, text_of};
 use super::line::{LineProblem, LineRequest, LineValue, NO_TIME, RecordedPart};
 use super::values::LineValues;
+use crate::run::NamedValues;
 
 pub(super) fn read<'l>(
     object: JsonObject<'l>,
@@ -29,7 +30,7 @@ pub(super) fn read<'l>(
     };
     match (object.object("attributes"), object.objects("parts")) {
         (Some(attributes), None) => {
-            read.attributes = attributes_of(&attributes).collect();
+            read.attributes = attributes_of(&attributes, &terms.named).collect();
             read.costs = costs_of(&object)?;
         }
         (None, Some(parts)) => {
@@ -38,7 +39,7 @@ pub(super) fn read<'l>(
                 let attributes =
                     attributes.ok_or(LineProblem::Malformed("a part has no `attributes`"))?;
                 read.parts.push(RecordedPart {
-                    attributes: attributes_of(&attributes).collect(),
+                    attributes: attributes_of(&attributes, &terms.named).collect(),
                     costs: costs_of(&part)?,
                 });
             }
@@ -53,7 +54,7 @@ pub(super) fn read<'l>(
     Ok(read)
 }
 
-fn attributes_of<'a, 'l>(
+fn texts_of<'a, 'l>(
     object: &'a JsonObject<'l>,
 ) -> impl Iterator<Item = (Cow<'l, str>, LineValue<'l>)> + use<'a, 'l> {
     object
@@ -61,10 +62,24 @@ fn attributes_of<'a, 'l>(
         .filter_map(|(name, raw)| Some((name.clone(), text_of(raw)?)))
 }
 
+/// Attributes, with the values that the rules name in place of their hashes.
+fn attributes_of<'a, 'l>(
+    object: &'a JsonObject<'l>,
+    named: &'a NamedValues,
+) -> impl Iterator<Item = (Cow<'l, str>, LineValue<'l>)> + use<'a, 'l> {
+    texts_of(object).map(|(name, value)| {
+        let value = match named.value(&name, &value) {
+            Some(known) => Cow::Owned(known.as_bytes().to_vec()),
+            None => value,
+        };
+        (name, value)
+    })
+}
+
 fn costs_of(object: &JsonObject<'_>) -> Result<Option<Costs>, LineProblem> {
     let number = |text: LineValue<'_>| std::str::from_utf8(&text).ok()?.parse::<u64>().ok();
     if let Some(costs) = object.object("costs") {
-        let units = attributes_of(&costs).map(|(unit, cost)| Some((unit, number(cost)?)));
+        let units = texts_of(&costs).map(|(unit, cost)| Some((unit, number(cost)?)));
         let units: Option<Vec<(Cow<'_, str>, u64)>> = units.collect();
         let costs = units.and_then(|units| {
             Costs::by_unit(units.iter().map(|(unit, cost)| (&**unit, *cost))).ok()

@@ -4,6 +4,7 @@ mod html;
 mod json;
 mod words;
 
+pub(crate) use html::rename_overrides;
 pub use html::{HtmlTerms, to_html};
 pub(crate) use json::input_of;
 pub use json::to_json;

@@ -82,18 +82,21 @@ impl VirtualGate {
         }
     }
 
-    pub(crate) fn matched<'a, 'b>(&self, attributes: &'a Attributes<'b>) -> MatchedRequest<'a, 'b> {
+    pub(crate) fn matched(&self, attributes: &Attributes<'_>) -> MatchedRequest {
         self.gate.match_request(&self.rules, attributes)
     }
 
     /// Decides a request whose rules were matched. None if the store were remote, which it is not.
-    pub(crate) fn decide(
-        &mut self,
-        request: &MatchedRequest<'_, '_>,
-        ends: u64,
-    ) -> Option<Decisions> {
+    pub(crate) fn decide(&mut self, request: &MatchedRequest, ends: u64) -> Option<Decisions> {
         let receipt = self.gate.decide_matched(&self.rules, request).ok()?;
         Some(self.hold(receipt, ends))
+    }
+
+    /// Decides a request whose rules were matched by a gate with other limits.
+    pub(crate) fn decide_again(&mut self, request: &mut MatchedRequest, ends: u64) {
+        if let Ok(Some(permit)) = self.gate.decide_again(&self.rules, request) {
+            self.held.push(Reverse((ends, permit.as_u128())));
+        }
     }
 
     /// Decides a request of several parts.

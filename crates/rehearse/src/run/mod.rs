@@ -1,6 +1,6 @@
 //! The run: requests in their order, decided by the gate at their own times.
 //!
-//! `gates.rs` has the gates in virtual time, `scale.rs` those with other limits, `against.rs` those of other rules;
+//! `gates.rs` has the gates in virtual time, `scale.rs` and `scaled.rs` those with other limits, `against.rs` those of other rules;
 //! `tally.rs` counts by rule and client, `candidate.rs` what is tried, `timeline.rs` over time, `record.rs` writes decisions down.
 
 mod against;
@@ -8,9 +8,11 @@ mod candidate;
 mod checked;
 mod gates;
 mod limits;
+mod named;
 mod prepare;
 mod record;
 mod scale;
+mod scaled;
 mod shown;
 mod simulate;
 mod tally;
@@ -22,7 +24,8 @@ pub(crate) use candidate::CandidateTally;
 pub(crate) use checked::{check_files, check_readable};
 pub(crate) use gates::VirtualGate;
 pub(crate) use limits::left_out;
-pub(crate) use prepare::{describer, opened};
+pub(crate) use named::{NamedValues, hash_of};
+pub(crate) use prepare::{by_logs, describer, opened};
 pub use scale::{ScaleFactor, ScaleSettings};
 pub use shown::{ClientNames, ShownRequest, show};
 pub use simulate::{SimulateError, Simulated, SimulationSettings, simulate};

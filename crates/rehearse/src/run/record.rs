@@ -1,14 +1,12 @@
 //! Writes decisions down in the form of a recording.
 
-use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 
 use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
 use tidegate::gate::{Observed, ObservedPart};
-use tidegate::printable::hexadecimal;
 use tidegate::rules::RuleSet;
 
+use super::named::NamedValues;
 use super::shown::ClientNames;
 
 /// Writes each decision as a line.
@@ -16,8 +14,7 @@ pub(crate) struct DecisionWriter {
     file: BufWriter<Box<dyn Write>>,
     names: ClientNames,
     rules: RuleSet,
-    /// The values that the rules name, with their hashes.
-    named: HashMap<String, String>,
+    named: NamedValues,
 }
 
 impl DecisionWriter {
@@ -30,9 +27,8 @@ impl DecisionWriter {
             file: BufWriter::new(file),
             names: names.clone(),
             rules: rules.clone(),
-            named: HashMap::new(),
+            named: NamedValues::of(&[rules], &names.settings),
         };
-        recorder.name_values(&rules.written());
         let header = json!({
             "tidegate_record": 1,
             "version": env!("CARGO_PKG_VERSION"),
@@ -44,24 +40,6 @@ impl DecisionWriter {
         });
         recorder.line(&header)?;
         Ok(recorder)
-    }
-
-    /// Every text of the rules: a secret value among them is recorded as its hash, so that the rules still know it.
-    fn name_values(&mut self, value: &Value) {
-        match value {
-            Value::String(text) => {
-                let hash = format!("sha256:{}", hexadecimal(&Sha256::digest(text)));
-                self.named.insert(text.clone(), hash);
-            }
-            Value::Array(list) => list.iter().for_each(|item| self.name_values(item)),
-            Value::Object(map) => {
-                for (key, item) in map {
-                    self.name_values(&Value::String(key.clone()));
-                    self.name_values(item);
-                }
-            }
-            _ => {}
-        }
     }
 
     fn line(&mut self, value: &Value) -> io::Result<()> {
@@ -93,8 +71,8 @@ impl DecisionWriter {
         if !is_secret || value.starts_with("hmac:") || value.starts_with("sha256:") {
             return value.to_owned();
         }
-        match self.named.get(value) {
-            Some(hash) => hash.clone(),
+        match self.named.hash(value) {
+            Some(hash) => hash.to_owned(),
             None => self.names.digest.recorded(value),
         }
     }

@@ -149,6 +149,26 @@ pub(crate) struct ScaleTally {
     pub(crate) rules: Vec<(u64, u64)>,
 }
 
+impl ScaleTally {
+    pub(super) fn new(rules: usize) -> Self {
+        Self {
+            rules: vec![(0, 0); rules],
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn count(&mut self, is_allowed: bool) {
+        self.allowed += u64::from(is_allowed);
+        self.denied += u64::from(!is_allowed);
+    }
+
+    pub(super) fn count_rule(&mut self, rule: usize, is_denied: bool) {
+        let counts = &mut self.rules[rule];
+        counts.0 += u64::from(!is_denied);
+        counts.1 += u64::from(is_denied);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

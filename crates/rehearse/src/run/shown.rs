@@ -27,7 +27,8 @@ impl ClientNames {
         if self.anonymous {
             self.digest.of(value)
         } else if self.settings.is_secret(name) {
-            self.digest.shown(value)
+            let recorded = ValueDigest::of_recorded(value);
+            recorded.map_or_else(|| self.digest.shown(value), str::to_owned)
         } else {
             value.to_owned()
         }
@@ -66,7 +67,7 @@ pub fn show(
     settings: &SimulationSettings,
     count: usize,
 ) -> Result<Vec<ShownRequest>, SimulateError> {
-    let describer = describer(&settings.input, &[&settings.rules], true);
+    let describer = describer(&settings.input, &[&settings.rules], &settings.names, true);
     let progress = std::sync::Arc::new(InputProgress::default());
     let (logs, _) = opened(inputs, &settings.input, &describer, &progress)?;
     let input = std::sync::Arc::new(settings.input.clone());

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tidegate::gate::{Asked, Decisions, MatchedRequest, Observed};
-use tidegate::rules::{RuleSet, Verdict};
+use tidegate::rules::RuleSet;
 use tidegate::{Attributes, InvalidCredentials, LimitError};
 
 use super::against::AgainstTally;
@@ -16,6 +15,7 @@ use super::gates::VirtualGate;
 use super::prepare::{PreparedRules, describer, opened};
 use super::record::DecisionWriter;
 use super::scale::{ScaleFactor, ScaleSettings, ScaleTally};
+use super::scaled::{RequestClients, ScaledAsk, ScaledRequest, ScaledRun, is_denied};
 use super::shown::ClientNames;
 use super::tally::Tallies;
 use super::timeline::Timeline;
@@ -162,8 +162,12 @@ impl Simulated {
 /// A run that has begun.
 struct SimulationRun {
     main: VirtualGate,
-    /// Gates with multiplied limits, and the indexes of their factors.
-    scaled: Vec<(usize, VirtualGate)>,
+    /// The gates with multiplied limits.
+    scaled: ScaledRun,
+    /// Whether the rules that apply depend on their limits: candidates are asked where they grant something else.
+    has_candidates: bool,
+    /// The index of the factor 1.
+    one: Option<usize>,
     against: Option<AgainstTally>,
     total: SimulatedTotal,
     tallies: Tallies,
@@ -182,12 +186,12 @@ pub fn simulate(
 ) -> Result<Simulated, SimulateError> {
     let mut sets = vec![&settings.rules];
     sets.extend(settings.against.as_ref().map(|(_, rules)| rules));
-    let describer = describer(&settings.input, &sets, false);
-    let (logs, have_durations) = opened(inputs, &settings.input, &describer, progress)?;
-    let prepared = PreparedRules::new(&settings.rules, have_durations)?;
+    let describer = describer(&settings.input, &sets, &settings.names, false);
+    let (logs, traits) = opened(inputs, &settings.input, &describer, progress)?;
+    let prepared = PreparedRules::new(&settings.rules, traits)?;
     let before = settings.against.as_ref();
     let before = before
-        .map(|(_, rules)| PreparedRules::new(rules, have_durations))
+        .map(|(_, rules)| PreparedRules::new(rules, traits))
         .transpose()?;
     let mut run = SimulationRun::new(&settings, &prepared, before.as_ref())?;
     run.record = settings
@@ -202,6 +206,7 @@ pub fn simulate(
     if let Some(record) = &mut run.record {
         record.finish()?;
     }
+    run.collect_scaled()?;
     let files = requests.into_files();
     check_files(&files, input.strict)?;
     check_readable(&files)?;
@@ -216,7 +221,7 @@ pub fn simulate(
             files,
             span: run.span,
             resolution: run.resolution,
-            have_durations,
+            have_durations: traits.have_durations,
         },
         total: run.total,
         tallies: run.tallies,
@@ -258,28 +263,27 @@ impl SimulationRun {
             return Err(SimulateError::NoSuchRule { id, known });
         }
         let factors = settings.scale.sorted();
+        let is_one = |factor: &ScaleFactor| *factor == ScaleFactor::ONE;
         let mut scaled = Vec::new();
         for (index, factor) in factors
             .iter()
             .enumerate()
-            .filter(|(_, factor)| **factor != ScaleFactor::ONE)
+            .filter(|(_, factor)| !is_one(factor))
         {
             scaled.push((index, gate(settings.scale.scaled(rules, *factor)?)));
         }
-        let tally = ScaleTally {
-            rules: vec![(0, 0); rules.len()],
-            ..ScaleTally::default()
-        };
         Ok(Self {
             main: gate(rules.clone()),
-            scaled,
+            scaled: ScaledRun::start(scaled, rules.len())?,
+            has_candidates: rules.iter().any(|rule| rule.candidate().is_some()),
+            one: factors.iter().position(is_one),
             against: before.map(|before| AgainstTally::new(gate(before.rules.clone()))),
             total: SimulatedTotal::default(),
             tallies: Tallies::new(rules.len(), factors.len()),
             timeline: Timeline::new(rules.len() + 1),
             scale: factors
                 .into_iter()
-                .map(|factor| (factor, tally.clone()))
+                .map(|factor| (factor, ScaleTally::new(rules.len())))
                 .collect(),
             span: None,
             resolution: 1_000_000,
@@ -295,13 +299,40 @@ impl SimulationRun {
         while !next.written.is_multiple_of(self.resolution) {
             self.resolution /= 1_000;
         }
-        if let Some(attributes) = next.batch.attributes(kept, next.time) {
-            self.decide_one(&attributes, next.time, ends)?;
-        } else {
-            let parts = next.batch.parts(kept, next.time);
-            self.decide_parts(Asked::from(&parts[..]), next.time, ends)?;
+        let (clients, matched) = match next.batch.attributes(kept, next.time) {
+            Some(attributes) => self.decide_one(&attributes, next.time, ends)?,
+            None => {
+                let parts = next.batch.parts(kept, next.time);
+                let clients = self.decide_parts(Asked::from(&parts[..]), next.time, ends)?;
+                (clients, None)
+            }
+        };
+        if !self.scaled.is_empty() {
+            let unmatched = || ScaledAsk::Unmatched(Arc::clone(&next.batch), next.index);
+            let matched = matched.filter(|_| !self.has_candidates);
+            self.scaled.push(ScaledRequest {
+                time: next.time,
+                ends,
+                clients,
+                asked: matched.map_or_else(unmatched, ScaledAsk::Matched),
+            })?;
         }
-        self.tallies.make_room();
+        if self.tallies.is_full() {
+            self.collect_scaled()?;
+            self.tallies.make_room();
+        }
+        Ok(())
+    }
+
+    /// Takes what the gates with multiplied limits have counted.
+    fn collect_scaled(&mut self) -> Result<(), SimulateError> {
+        let collected = self.scaled.collect()?;
+        for counts in collected {
+            self.tallies.all_denied_by(&counts.denied_by);
+            for (factor, tally) in counts.tallies {
+                self.scale[factor].1 = tally;
+            }
+        }
         Ok(())
     }
 
@@ -310,23 +341,15 @@ impl SimulationRun {
         attributes: &Attributes<'_>,
         time: u64,
         ends: u64,
-    ) -> Result<(), SimulateError> {
+    ) -> Result<(RequestClients, Option<MatchedRequest>), SimulateError> {
         self.main.advance(time);
         let matched = self.main.matched(attributes);
         self.count_escaped(&matched, attributes);
         let Some(decisions) = self.main.decide(&matched, ends) else {
-            return Ok(());
+            return Ok((RequestClients::new(), Some(matched)));
         };
         let observed = Observed::new(&decisions, attributes);
         let clients = self.count(&observed, time)?;
-        for index in 0..self.scaled.len() {
-            let (factor, gate) = &mut self.scaled[index];
-            gate.advance(time);
-            let factor = *factor;
-            if let Some(decisions) = gate.decide(&matched, ends) {
-                self.count_scaled(factor, &Observed::new(&decisions, attributes), &clients);
-            }
-        }
         if let Some(against) = &mut self.against {
             against.gate.advance(time);
             let matched = against.gate.matched(attributes);
@@ -334,7 +357,7 @@ impl SimulationRun {
                 against.compare(&Observed::new(&before, attributes), &observed);
             }
         }
-        Ok(())
+        Ok((clients, Some(matched)))
     }
 
     fn decide_parts<'a, 'b: 'a>(
@@ -342,32 +365,24 @@ impl SimulationRun {
         asked: Asked<'a, 'b>,
         time: u64,
         ends: u64,
-    ) -> Result<(), SimulateError> {
+    ) -> Result<RequestClients, SimulateError> {
         self.main.advance(time);
         let Some(decisions) = self.main.decide_parts(asked, ends) else {
-            return Ok(());
+            return Ok(RequestClients::new());
         };
         let observed = Observed::new(&decisions, asked);
         let clients = self.count(&observed, time)?;
-        for index in 0..self.scaled.len() {
-            let (factor, gate) = &mut self.scaled[index];
-            gate.advance(time);
-            let factor = *factor;
-            if let Some(decisions) = gate.decide_parts(asked, ends) {
-                self.count_scaled(factor, &Observed::new(&decisions, asked), &clients);
-            }
-        }
         if let Some(against) = &mut self.against {
             against.gate.advance(time);
             if let Some(before) = against.gate.decide_parts(asked, ends) {
                 against.compare(&Observed::new(&before, asked), &observed);
             }
         }
-        Ok(())
+        Ok(clients)
     }
 
     /// Counts rules that a request escaped because it lacks what they count by.
-    fn count_escaped(&mut self, matched: &MatchedRequest<'_, '_>, attributes: &Attributes<'_>) {
+    fn count_escaped(&mut self, matched: &MatchedRequest, attributes: &Attributes<'_>) {
         for index in matched.escaped() {
             let index = *index as usize;
             let tally = &mut self.tallies.rules[index];
@@ -383,7 +398,7 @@ impl SimulationRun {
         &mut self,
         observed: &Observed<'_, '_>,
         time: u64,
-    ) -> Result<SmallVec<[(usize, u32); 4]>, SimulateError> {
+    ) -> Result<RequestClients, SimulateError> {
         let is_allowed = observed.decisions.is_allowed();
         let total = &mut self.total;
         total.requests += 1;
@@ -395,15 +410,11 @@ impl SimulationRun {
         total.delayed += u64::from(is_allowed && has_delay(observed.decisions));
         let at = self.timeline.at(time);
         self.timeline.count(0, at, !is_allowed);
-        let one = self
-            .scale
-            .iter()
-            .position(|(factor, _)| *factor == ScaleFactor::ONE);
-        if let Some((_, tally)) = one.and_then(|one| self.scale.get_mut(one)) {
-            tally.allowed += u64::from(is_allowed);
-            tally.denied += u64::from(!is_allowed);
+        let one = self.one;
+        if let Some(one) = one {
+            self.scale[one].1.count(is_allowed);
         }
-        let mut clients = SmallVec::new();
+        let mut clients = RequestClients::new();
         let mut is_matched = false;
         for part in observed.parts() {
             is_matched |= part.rules().next().is_some();
@@ -412,7 +423,7 @@ impl SimulationRun {
             }
             for rule in part.own_limits() {
                 let index = rule.index();
-                let is_denied = matches!(rule.verdict(), Verdict::Denied | Verdict::ShadowDenied);
+                let is_denied = is_denied(rule.verdict());
                 self.timeline.count(index + 1, at, is_denied);
                 let client = self.tallies.count(&rule, time);
                 if let Some(client) = client {
@@ -428,9 +439,7 @@ impl SimulationRun {
                     }
                 }
                 if let Some(one) = one {
-                    let counts = &mut self.scale[one].1.rules[index];
-                    counts.0 += u64::from(!is_denied);
-                    counts.1 += u64::from(is_denied);
+                    self.scale[one].1.count_rule(index, is_denied);
                     if let Some(client) = client.filter(|_| is_denied) {
                         self.tallies.denied_by(index, client, one);
                     }
@@ -442,38 +451,6 @@ impl SimulationRun {
             record.write(observed, time)?;
         }
         Ok(clients)
-    }
-
-    fn count_scaled(
-        &mut self,
-        factor: usize,
-        observed: &Observed<'_, '_>,
-        clients: &[(usize, u32)],
-    ) {
-        let tally = &mut self.scale[factor].1;
-        if observed.decisions.is_allowed() {
-            tally.allowed += 1;
-        } else {
-            tally.denied += 1;
-        }
-        let mut position = 0;
-        for part in observed.parts() {
-            for rule in part.own_limits() {
-                let index = rule.index();
-                let is_denied = matches!(rule.verdict(), Verdict::Denied | Verdict::ShadowDenied);
-                let counts = &mut tally.rules[index];
-                counts.0 += u64::from(!is_denied);
-                counts.1 += u64::from(is_denied);
-                // The same rules in the same order, with the same keys.
-                let client = clients.get(position).filter(|(rule, _)| *rule == index);
-                if let Some((_, client)) = client {
-                    position += 1;
-                    if is_denied {
-                        self.tallies.denied_by(index, *client, factor);
-                    }
-                }
-            }
-        }
     }
 }
 

@@ -220,7 +220,8 @@ impl Tallies {
         }
     }
 
-    /// Counts what a rule said. Returns the index of its client, which holds until [`make_room`](Self::make_room).
+    /// Counts what a rule said. Returns the index of its client, which holds until
+    /// [`make_room`](Self::make_room).
     pub(crate) fn count(&mut self, observed: &ObservedRule<'_, '_>, time: u64) -> Option<u32> {
         let (index, is_new) = self.rules[observed.index()].count(observed, time);
         self.pairs += usize::from(is_new);
@@ -241,11 +242,22 @@ impl Tallies {
         self.rules[rule].clients[client as usize].denied_by |= 1 << factor;
     }
 
-    /// Drops the smaller half of the clients if there are too many.
-    pub(crate) fn make_room(&mut self) {
-        if self.pairs <= self.most_pairs {
-            return;
+    /// Notes by which factors the clients of each rule have a denied request.
+    pub(crate) fn all_denied_by(&mut self, denied_by: &[Vec<u32>]) {
+        for (rule, denied_by) in self.rules.iter_mut().zip(denied_by) {
+            for (client, factors) in rule.clients.iter_mut().zip(denied_by) {
+                client.denied_by |= factors;
+            }
         }
+    }
+
+    /// Whether there are too many clients to count them all.
+    pub(crate) fn is_full(&self) -> bool {
+        self.pairs > self.most_pairs
+    }
+
+    /// Drops the smaller half of the clients. The indexes of others change.
+    pub(crate) fn make_room(&mut self) {
         let clients = self.rules.iter().flat_map(|rule| &rule.clients);
         let mut sizes: Vec<(u64, u64)> = clients
             .map(|client| (client.denied, client.requests))

@@ -9,6 +9,8 @@ use crate::input::InputSettings;
 
 /// Windows below this are seen differently if times are whole seconds.
 const SHORT: Micros = Micros::from_seconds(10);
+/// How many rules are named in one warning.
+const NAMED: usize = 5;
 
 pub(super) fn warnings(simulated: &Simulated, input: &InputSettings, evicted: u64) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -49,15 +51,13 @@ pub(super) fn warnings(simulated: &Simulated, input: &InputSettings, evicted: u6
     let is_whole =
         simulated.total.requests > 0 && simulated.input.resolution == 1_000_000 && !input.spread;
     let decided = simulated.indexes.iter().zip(&simulated.tallies.rules);
+    let mut short = Vec::new();
     for (index, tally) in decided {
         let Some(rule) = simulated.rules.iter().nth(*index) else {
             continue;
         };
         if is_whole && tally.allowed + tally.denied > 0 && has_short_window(rule) {
-            warnings.push(format!(
-                "rule `{}`: times are whole seconds, so that all requests of a second come at its first instant, which is the strictest reading; `--spread` spreads them",
-                rule.id()
-            ));
+            short.push(rule.id());
         }
         let asked = tally.escaped + tally.allowed + tally.denied;
         for (name, count) in tally.missing.iter().filter(|(_, count)| **count == asked) {
@@ -73,6 +73,11 @@ pub(super) fn warnings(simulated: &Simulated, input: &InputSettings, evicted: u6
             ));
         }
     }
+    if let Some(rules) = listed(&short) {
+        warnings.push(format!(
+            "{rules}: times are whole seconds, so that all requests of a second come at its first instant, which is the strictest reading; `--spread` spreads them"
+        ));
+    }
     if !simulated.names.is_secret_given {
         let tried = simulated
             .rules
@@ -87,6 +92,24 @@ pub(super) fn warnings(simulated: &Simulated, input: &InputSettings, evicted: u6
         warnings.push(format!("`{other}` stands in for `{name}`: the figures of rules that count by `{name}` are those of `{other}`"));
     }
     warnings
+}
+
+/// The rules with these ids, the first of them by name.
+fn listed(ids: &[&str]) -> Option<String> {
+    let named = |ids: &[&str]| {
+        let names: Vec<String> = ids.iter().map(|id| format!("`{id}`")).collect();
+        names.join(", ")
+    };
+    match ids {
+        [] => None,
+        [id] => Some(format!("rule `{id}`")),
+        ids if ids.len() <= NAMED => Some(format!("rules {}", named(ids))),
+        ids => Some(format!(
+            "rules {} and {} others",
+            named(&ids[..NAMED]),
+            ids.len() - NAMED
+        )),
+    }
 }
 
 fn has_short_window(rule: &Rule) -> bool {

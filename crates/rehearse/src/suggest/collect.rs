@@ -12,7 +12,9 @@ use tidegate::rules::{GrantSource, Rule};
 use super::SuggestSettings;
 use crate::input::{InputProgress, LogInput, MergedRequests, ReadFile};
 use crate::report::input_of;
-use crate::run::{SimulateError, VirtualGate, check_files, check_readable, describer, opened};
+use crate::run::{
+    SimulateError, VirtualGate, by_logs, check_files, check_readable, describer, opened,
+};
 
 /// Times take the lower bits of a word, costs the upper ones.
 const TIME_BITS: u32 = 53;
@@ -90,9 +92,11 @@ impl CollectedLog {
         settings: &SuggestSettings,
         progress: &Arc<InputProgress>,
     ) -> Result<Self, SimulateError> {
-        let describer = describer(&settings.input, &[&settings.rules], false);
-        let (logs, _) = opened(inputs, &settings.input, &describer, progress)?;
-        let gate = VirtualGate::new(settings.rules.clone(), settings.invalid_credentials);
+        let sets = [&settings.rules];
+        let describer = describer(&settings.input, &sets, &settings.names, false);
+        let (logs, traits) = opened(inputs, &settings.input, &describer, progress)?;
+        let rules = by_logs(&settings.rules, traits)?;
+        let gate = VirtualGate::new(rules, settings.invalid_credentials);
         let input = Arc::new(settings.input.clone());
         let mut requests = MergedRequests::start(logs, &input, &describer, progress)?;
         let mut collected = Self {

@@ -12,7 +12,7 @@ use tidegate::{Limit, LimitError};
 use super::collect::{CollectedLog, GrantedGroup};
 use super::{SuggestSettings, SuggestedGrant};
 use crate::input::{InputProgress, LogInput, MergedRequests};
-use crate::run::{SimulateError, VirtualGate, describer, opened};
+use crate::run::{SimulateError, VirtualGate, by_logs, describer, opened};
 
 /// Counts what each suggested grant denies. Every rule is in shadow, so that each is charged alone.
 pub(super) fn verify(
@@ -27,10 +27,11 @@ pub(super) fn verify(
         index += 1;
         limited.map(|rule| Arc::new(rule.in_shadow()))
     })?;
-    let describer = describer(&settings.input, &[&settings.rules], false);
+    let sets = [&settings.rules];
+    let describer = describer(&settings.input, &sets, &settings.names, false);
     let progress = Arc::new(InputProgress::default());
-    let (logs, _) = opened(inputs, &settings.input, &describer, &progress)?;
-    let mut gate = VirtualGate::new(rules, settings.invalid_credentials);
+    let (logs, traits) = opened(inputs, &settings.input, &describer, &progress)?;
+    let mut gate = VirtualGate::new(by_logs(&rules, traits)?, settings.invalid_credentials);
     let input = Arc::new(settings.input.clone());
     let mut requests = MergedRequests::start(logs, &input, &describer, &progress)?;
     let mut denied: HashMap<GrantedGroup, u64, RandomState> = HashMap::default();

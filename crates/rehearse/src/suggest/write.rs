@@ -9,6 +9,8 @@ use tidegate::rules::Rule;
 
 use super::goal::SuggestGoal;
 use super::{Suggested, SuggestedGrant};
+use crate::report::rename_overrides;
+use crate::run::{ClientNames, hash_of};
 
 /// Limits as rules write them.
 fn written(limits: &[Limit]) -> String {
@@ -85,7 +87,7 @@ pub fn suggestions_to_yaml(suggested: &Suggested) -> String {
                 text.push_str(&format!("  # {}\n", escaped(&line)));
             }
         }
-        let rule = changed(rule, &grants, suggested.as_candidate);
+        let rule = changed(rule, &grants, suggested.as_candidate, &suggested.names);
         for (number, line) in write_yaml(&rule).lines().enumerate() {
             text.push_str(if number == 0 { "  - " } else { "    " });
             text.push_str(line);
@@ -133,8 +135,21 @@ fn evidence(suggested: &Suggested, grant: &SuggestedGrant, rule: &Rule) -> Vec<S
 }
 
 /// A rule with the suggested limits, as it is written.
-fn changed(rule: &Rule, grants: &[&SuggestedGrant], as_candidate: bool) -> Value {
-    let mut object: Map<String, Value> = rule.written().as_object().cloned().unwrap_or_default();
+fn changed(
+    rule: &Rule,
+    grants: &[&SuggestedGrant],
+    as_candidate: bool,
+    names: &ClientNames,
+) -> Value {
+    let mut object = rule.written().clone();
+    let mut per = rule.per().iter();
+    if per
+        .next()
+        .is_some_and(|first| names.settings.is_secret(first))
+    {
+        rename_overrides(&mut object, &|value| hash_of(value));
+    }
+    let mut object: Map<String, Value> = object.as_object().cloned().unwrap_or_default();
     if grants.is_empty() {
         return Value::Object(object);
     }

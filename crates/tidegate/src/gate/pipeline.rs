@@ -16,7 +16,7 @@ use super::rule_decision::{ChargeStage, RuleDecision, RuleDecisions};
 use crate::reason::Reason;
 
 /// One request on its way to a decision: all of its enforced limits are charged, or none.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Pipeline {
     pub(super) in_force: Arc<InForce>,
     /// The rules that apply, in the order of the parts, then of the rules.

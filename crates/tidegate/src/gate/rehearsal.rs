@@ -4,23 +4,22 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tidegate_core::{Store, Timestamp};
+use tidegate_core::{Costs, PermitId, Store};
 
 use super::deciding::{StoreIsRemote, run_in_memory};
 use super::matching::{NoPart, RuleMatcher};
 use super::pipeline::Pipeline;
-use super::rule_decision::{RuleDecision, RuleDecisions};
+use super::rule_decision::RuleDecision;
 use super::{Asked, Decisions, Gate, Observed, ObservedPart, ObservedRule, Receipt, RulesInForce};
 use crate::attributes::Attributes;
 use crate::rules::{Facts, FrontEnd, GrantSource, Unmet};
 
 /// A request and the rules that apply to it, by their indexes.
 #[doc(hidden)]
-#[derive(Debug)]
-pub struct MatchedRequest<'a, 'b> {
-    attributes: &'a Attributes<'b>,
-    now: Timestamp,
-    matched: RuleDecisions,
+#[derive(Debug, Clone)]
+pub struct MatchedRequest {
+    pipeline: Pipeline,
+    costs: Costs,
     escaped: SmallVec<[u32; 2]>,
     /// How many rules there are; candidates have higher indexes.
     rules: usize,
@@ -42,7 +41,7 @@ pub struct MatchedCharge<'m> {
     pub cost: u64,
 }
 
-impl MatchedRequest<'_, '_> {
+impl MatchedRequest {
     /// The indexes of the rules that apply.
     pub fn rules(&self) -> impl Iterator<Item = usize> {
         self.own().map(|rule| rule.rule)
@@ -50,7 +49,7 @@ impl MatchedRequest<'_, '_> {
 
     /// Without what candidates would charge.
     fn own(&self) -> impl Iterator<Item = &RuleDecision> {
-        let matched = self.matched.iter();
+        let matched = self.pipeline.rules.iter();
         matched.filter(|rule| rule.rule < self.rules)
     }
 
@@ -79,16 +78,26 @@ impl MatchedRequest<'_, '_> {
     pub fn escaped(&self) -> &[u32] {
         &self.escaped
     }
+
+    /// Whether the gate that [decided it last](Gate::decide_again) allows it.
+    pub fn is_allowed(&self) -> bool {
+        self.pipeline.is_allowed()
+    }
+
+    /// What the limit of each rule said to that: the index of the rule, and whether it denies.
+    pub fn verdicts(&self) -> impl Iterator<Item = (usize, bool)> {
+        self.own().map(|rule| (rule.rule, !rule.is_allowed()))
+    }
 }
 
 impl Gate {
     /// The rules that apply to a request.
     #[doc(hidden)]
-    pub fn match_request<'a, 'b>(
+    pub fn match_request(
         &self,
         rules: &RulesInForce,
-        attributes: &'a Attributes<'b>,
-    ) -> MatchedRequest<'a, 'b> {
+        attributes: &Attributes<'_>,
+    ) -> MatchedRequest {
         let (costs, now) = (attributes.costs(), self.time_of(attributes));
         let asked = RuleMatcher {
             in_force: &rules.0,
@@ -98,10 +107,10 @@ impl Gate {
             now,
             is_counted: true,
         };
+        let times = (attributes.time(), now);
         let mut request = MatchedRequest {
-            attributes,
-            now,
-            matched: RuleDecisions::new(),
+            pipeline: Pipeline::new(Arc::clone(&rules.0), times),
+            costs: costs.clone(),
             escaped: SmallVec::new(),
             rules: rules.len(),
         };
@@ -110,42 +119,61 @@ impl Gate {
             if let Err(NoPart::Unmet(Unmet::Missing)) = tried.own {
                 request.escaped.push(index);
             }
-            request.matched.extend(tried.decided());
+            request.pipeline.rules.extend(tried.decided());
         }
         request
     }
 
-    /// Decides a request whose rules were matched, by this gate or by one whose rules differ from these in nothing
-    /// but the numbers of their limits. An error if the store is remote.
+    /// Decides a request whose rules were matched by this gate. An error if the store is remote.
     #[doc(hidden)]
     pub fn decide_matched(
         &self,
         rules: &RulesInForce,
-        request: &MatchedRequest<'_, '_>,
+        request: &MatchedRequest,
     ) -> Result<Receipt, StoreIsRemote> {
+        let mut decided = request.clone();
+        self.decide_again(rules, &mut decided)?;
+        Ok(decided.pipeline.into_receipt(decided.costs))
+    }
+
+    /// Decides a request whose rules were matched, by this gate or by one whose rules differ from these in nothing
+    /// but the numbers of their limits. What they say replaces what those of another gate said before. Returns the
+    /// permit that the request holds. An error if the store is remote.
+    #[doc(hidden)]
+    pub fn decide_again(
+        &self,
+        rules: &RulesInForce,
+        request: &mut MatchedRequest,
+    ) -> Result<Option<PermitId>, StoreIsRemote> {
         let Store::Memory(store) = &self.store else {
             return Err(StoreIsRemote);
         };
-        let mut matched = request.matched.clone();
-        for rule in &mut matched {
+        let pipeline = &mut request.pipeline;
+        if !Arc::ptr_eq(&pipeline.in_force, &rules.0) {
+            pipeline.in_force = Arc::clone(&rules.0);
+        }
+        for rule in &mut pipeline.rules {
             if rule.current_limit.is_some() {
                 rule.current_limit = rules.0.current_limit(rule.rule);
             }
+            // Those that deny outright have said so.
+            if rule.key.is_some() {
+                rule.answers.clear();
+            }
         }
-        let times = (request.attributes.time(), request.now);
-        let mut pipeline = Pipeline::new(Arc::clone(&rules.0), times);
-        pipeline.permit = self.new_permit(&rules.0, &matched);
-        pipeline.rules = matched;
+        pipeline.permit = self.new_permit(&rules.0, &pipeline.rules);
         pipeline.order();
-        run_in_memory(&mut pipeline, store);
-        Ok(pipeline.into_receipt(request.attributes.costs().clone()))
+        run_in_memory(pipeline, store);
+        let permit = pipeline.permit.filter(|_| pipeline.is_allowed());
+        let holds = |rule: &RuleDecision| rule.holds_permit(&pipeline.in_force);
+        Ok(permit.filter(|_| pipeline.rules.iter().any(holds)))
     }
 }
 
 impl<'o, 'b> ObservedPart<'o, 'b> {
     /// What the limit of each rule said that applies to it, also if only its candidate decides.
     #[doc(hidden)]
-    pub fn own_limits(&self) -> impl Iterator<Item = ObservedRule<'o, 'b>> {
+    pub fn own_limits(&self) -> impl Iterator<Item = ObservedRule<'o, 'b>> + use<'o, 'b> {
         let part = *self;
         let in_force = part.decision.in_force();
         let rules = part.decision.rules().iter();

@@ -54,6 +54,12 @@ impl ValueDigest {
         format!("hmac:{digits}")
     }
 
+    /// The digits of a value in the form that recordings have.
+    #[doc(hidden)]
+    pub fn of_recorded(text: &str) -> Option<&str> {
+        text.strip_prefix("hmac:")?.get(..DIGITS)
+    }
+
     fn hash<const N: usize>(&self, texts: [&str; N]) -> [u8; 32] {
         let mut keyed = self.0.clone();
         for text in texts {

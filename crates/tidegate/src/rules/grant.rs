@@ -106,6 +106,18 @@ impl Rule {
         }
     }
 
+    /// The same rule for requests of a recording, which has hashes in place of values that the rule names by them.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn for_recordings(&self) -> Self {
+        let candidate = self.candidate.as_ref();
+        Self {
+            reads_recordings: true,
+            candidate: candidate.map(|tried| Arc::new(tried.for_recordings())),
+            ..self.clone()
+        }
+    }
+
     /// The same rule with another candidate; with none, it has no rollout either.
     #[doc(hidden)]
     #[must_use]
@@ -154,7 +166,7 @@ impl Rule {
         let by_value = self
             .overrides
             .get(value)
-            .filter(|_| !hashed::is_hash(value));
+            .filter(|_| self.reads_recordings || !hashed::is_hash(value));
         let by_hash = || {
             let hash = self.has_hashed_overrides.then(|| hashed::hash_of(value))?;
             self.overrides.get(&hash)

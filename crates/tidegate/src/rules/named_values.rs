@@ -27,8 +27,12 @@ impl RuleSet {
 impl Rule {
     fn named_values<'r>(&'r self, attribute: &'r str) -> impl Iterator<Item = &'r str> {
         let is_first = self.per.first().is_some_and(|first| first == attribute);
-        let overrides = self.overrides.keys().filter(move |_| is_first);
-        let tiers = self.tiers.keys().filter(move |_| attribute == "tier");
+        let tried = self.candidate.iter();
+        let granting = move || std::iter::once(self).chain(tried.clone().map(|tried| &**tried));
+        let overrides = granting().flat_map(|rule| rule.overrides.keys());
+        let overrides = overrides.filter(move |_| is_first);
+        let tiers = granting().flat_map(|rule| rule.tiers.keys());
+        let tiers = tiers.filter(move |_| attribute == "tier");
         let compared = std::iter::once(&self.matches)
             .chain(&self.except)
             .flat_map(|matches| &matches.attributes)

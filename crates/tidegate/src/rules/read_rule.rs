@@ -119,6 +119,7 @@ pub(super) fn rule(
         grants,
         tiers,
         has_hashed_overrides: overrides.keys().any(|key| hashed::is_hash(key)),
+        reads_recordings: false,
         overrides,
         candidate: candidate.rule.clone(),
         rollout,

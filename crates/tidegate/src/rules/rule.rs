@@ -31,6 +31,8 @@ pub struct Rule {
     pub(super) overrides: GrantIndexes,
     /// Whether some overrides name the hash of a value.
     pub(super) has_hashed_overrides: bool,
+    /// Whether requests have such a hash in place of the value: those of recordings.
+    pub(super) reads_recordings: bool,
     /// The overrides for networks that cover several keys.
     pub(super) override_networks: Option<Box<Networks<usize>>>,
     /// What is tried in place of the grants.
@@ -289,6 +291,7 @@ impl Rule {
             tiers: GrantIndexes::default(),
             overrides: GrantIndexes::default(),
             has_hashed_overrides: false,
+            reads_recordings: false,
             override_networks: None,
             candidate: None,
             is_candidate: false,

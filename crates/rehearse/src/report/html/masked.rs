@@ -1,6 +1,6 @@
 //! A rule as it is shown: secret values that it names are digests.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tidegate::document::write_yaml;
 use tidegate::rules::Rule;
 
@@ -10,15 +10,9 @@ use crate::run::ClientNames;
 pub(super) fn yaml(rule: &Rule, names: &ClientNames) -> String {
     let mut written = rule.written().clone();
     let is_secret = |name: &str| names.anonymous || names.settings.is_secret(name);
-    if let (Some(first), Some(overrides)) = (
-        rule.per().first(),
-        written["overrides"].as_object().cloned(),
-    ) && is_secret(first)
-    {
-        let masked = overrides
-            .into_iter()
-            .map(|(value, limit)| (masked(&value, first, names), limit));
-        written["overrides"] = Value::Object(masked.collect::<Map<String, Value>>());
+    if let Some(first) = rule.per().first().filter(|first| is_secret(first)) {
+        let mask = |value: &str| masked(value, first, names);
+        rename_overrides(&mut written, &mask);
     }
     for part in ["match", "except"] {
         if let Some(part) = written.get_mut(part) {
@@ -26,6 +20,18 @@ pub(super) fn yaml(rule: &Rule, names: &ClientNames) -> String {
         }
     }
     write_yaml(&written)
+}
+
+/// Gives the values that have overrides, also those of a candidate, other names.
+pub(crate) fn rename_overrides(written: &mut Value, name: &dyn Fn(&str) -> String) {
+    if let Some(candidate) = written.get_mut("candidate") {
+        rename_overrides(candidate, name);
+    }
+    let overrides = written.get_mut("overrides").and_then(Value::as_object_mut);
+    if let Some(overrides) = overrides {
+        let named = std::mem::take(overrides).into_iter();
+        *overrides = named.map(|(value, limit)| (name(&value), limit)).collect();
+    }
 }
 
 fn masked(value: &str, name: &str, names: &ClientNames) -> String {

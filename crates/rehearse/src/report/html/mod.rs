@@ -5,6 +5,7 @@ mod masked;
 mod page;
 mod sections;
 
+pub(crate) use masked::rename_overrides;
 pub use page::{HtmlTerms, to_html};
 
 use std::fmt::Write as _;
@@ -49,9 +50,9 @@ fn key(key: &Value) -> String {
     escaped(&key_text(key))
 }
 
-/// A table with these headings. Cells are markup already.
+/// A table with these headings. Cells are markup already. What is wider than the screen is scrolled, also with keys.
 fn table(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let mut out = "<div class=\"wide\"><table><thead><tr>".to_owned();
+    let mut out = "<div class=\"wide\" tabindex=\"0\"><table><thead><tr>".to_owned();
     for heading in headings {
         out.push_str(&format!("<th scope=\"col\">{heading}</th>"));
     }

@@ -38,7 +38,7 @@ pub(super) fn rule(simulated: &Simulated, json: &Value, index: usize, rule: &Rul
         out.push_str(&format!("<p class=\"note\">{}</p>", escaped(note)));
     }
     out.push_str(&format!(
-        "<details open><summary>Rule</summary><pre>{}</pre></details>",
+        "<details open><summary>Rule</summary><pre tabindex=\"0\">{}</pre></details>",
         escaped(&yaml(rule, names(simulated)))
     ));
     out.push_str(&chart(json, rule.id()));
