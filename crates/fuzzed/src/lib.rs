@@ -20,6 +20,7 @@ mod hyper_client;
 mod hyper_server;
 pub mod import;
 pub mod kept_rules;
+pub mod log_lines;
 mod memory_stream;
 pub mod model_answer;
 pub mod model_request;
@@ -40,7 +41,7 @@ pub struct FuzzTarget {
 
 /// All of them.
 #[rustfmt::skip]
-pub const TARGETS: [FuzzTarget; 16] = [
+pub const TARGETS: [FuzzTarget; 17] = [
     FuzzTarget { name: "check_body",    check: check_body::check },
     FuzzTarget { name: "condition",     check: condition::check },
     FuzzTarget { name: "descriptors",   check: descriptors::check },
@@ -50,6 +51,7 @@ pub const TARGETS: [FuzzTarget; 16] = [
     FuzzTarget { name: "http1_request", check: http1_request::check },
     FuzzTarget { name: "import",        check: import::check },
     FuzzTarget { name: "kept_rules",    check: kept_rules::check },
+    FuzzTarget { name: "log_lines",     check: log_lines::check },
     FuzzTarget { name: "model_answer",  check: model_answer::check },
     FuzzTarget { name: "model_request", check: model_request::check },
     FuzzTarget { name: "path",          check: path::check },
