@@ -97,7 +97,7 @@ fn line(verb: &str, progress: &InputProgress, elapsed: Duration) -> String {
     format!("{verb}  {percent} %  {rate} lines/s{left}")
 }
 
-/// Ends reading at the first Ctrl-C, and the program at the second.
+/// Ends reading at the first Ctrl-C, and the program at the second, or if there is nothing to report on yet.
 fn stop_at_interrupt(progress: Arc<InputProgress>) {
     let watch = move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -108,7 +108,8 @@ fn stop_at_interrupt(progress: Arc<InputProgress>) {
         };
         runtime.block_on(async {
             while tokio::signal::ctrl_c().await.is_ok() {
-                if progress.stop.swap(true, Ordering::Relaxed) {
+                let is_second = progress.stop.swap(true, Ordering::Relaxed);
+                if is_second || !progress.is_reading.load(Ordering::Relaxed) {
                     std::process::exit(2);
                 }
             }

@@ -168,11 +168,39 @@ fn rules(json: &Value) -> String {
                 .as_object()
                 .map_or_else(|| "-".to_owned(), |streak| count(&streak["denied"])),
         ]);
+        notes.push_str(&candidate(rule));
         if let Some(note) = rule["note"].as_str() {
             notes.push_str(&format!("{}: {note}\n", text(&rule["rule"])));
         }
     }
     format!("{}{notes}\n", table.render())
+}
+
+/// What the candidate of a rule said, in a line.
+fn candidate(rule: &Value) -> String {
+    let tried = &rule["candidate"];
+    if tried.is_null() {
+        return String::new();
+    }
+    let clients = usize::try_from(number(&tried["clients_denied"])).unwrap_or(usize::MAX);
+    format!(
+        "{}: its candidate {} denies {} of {} requests ({}), of {}; {} newly, {} no longer\n",
+        text(&rule["rule"]),
+        plain(&limit(&tried["limit"])),
+        styled(BAD, &count(&tried["denied"])),
+        count(&tried["requests"]),
+        share(number(&tried["denied"]), number(&tried["requests"])),
+        counted(clients, "client"),
+        count(&tried["newly_denied"]),
+        count(&tried["newly_allowed"])
+    )
+}
+
+/// A limit as rules write it.
+fn limit(limit: &Value) -> String {
+    limit
+        .as_str()
+        .map_or_else(|| limit.to_string(), str::to_owned)
 }
 
 fn key(key: &Value) -> String {

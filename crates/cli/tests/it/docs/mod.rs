@@ -5,6 +5,7 @@ mod envoy_ratelimit;
 mod examples;
 mod links;
 mod outside_tools;
+mod pictures;
 mod played;
 mod schema;
 

@@ -10,6 +10,9 @@ use crate::server::{ProgramFolder, Server};
 
 const RULES: &str = "docs/guides/rules.md";
 const CHANGING: &str = "docs/guides/changing-rules.md";
+const REHEARSE: &str = "docs/guides/rehearse.md";
+/// Commands that call no server.
+const LOCAL: [&str; 3] = ["rules test", "rules suggest", "simulate --rules"];
 /// The time of the first check.
 const START: u64 = 1_794_792_000;
 
@@ -81,7 +84,7 @@ impl Reader {
         let words = words(command);
         let mut arguments: Vec<&str> = words[1..].iter().map(String::as_str).collect();
         let (url, now) = (self.server.url(), self.now.to_string());
-        if arguments[..2] != ["rules", "test"] {
+        if !LOCAL.contains(&arguments[..2].join(" ").as_str()) {
             arguments.extend(["--server", &url]);
         }
         if arguments[0] == "check" {
@@ -190,4 +193,38 @@ fn rules_are_tested_as_their_guide_shows() {
     let mut reader = Reader::new(Some(&quickstart("3/minute")));
     reader.folder.write("cases.yaml", &first(&section, "yaml"));
     reader.follow_all(&section);
+}
+
+/// In each step a simulation, a suggestion or a server says what the guide shows.
+#[test]
+fn a_limit_comes_from_a_log_into_production_as_its_guide_shows() {
+    let guide = page(REHEARSE);
+    let mut reader = Reader::new(None);
+    for name in ["rules.yaml", "access.log"] {
+        let text = fs::read_to_string(root().join("examples/rehearse").join(name)).unwrap();
+        reader.folder.write(name, &text);
+    }
+    let show = section(&guide, "1. See how lines are read");
+    let rules = fs::read_to_string(root().join("examples/rehearse/rules.yaml")).unwrap();
+    assert_eq!(first(&show, "yaml").trim(), rules.trim());
+    reader.follow_all(&show);
+    for title in ["2. Simulate", "3. Suggest"] {
+        reader.follow_all(&section(&guide, title));
+    }
+    let candidate = section(&guide, "4. Try it as a candidate");
+    reader
+        .folder
+        .write("rules.yaml", &first(&candidate, "yaml"));
+    let all = blocks(&candidate).into_iter();
+    let commands = all.filter(|(language, _)| *language == "console");
+    for (number, (_, lines)) in commands.enumerate() {
+        if number == 1 {
+            for cost in [1, 1, 1, 5] {
+                let check = "tidegate check -a ip=203.0.113.20 -a path=/v1/items --cost";
+                reader.run(&format!("{check} {cost}"));
+            }
+        }
+        reader.follow(&lines.join("\n"), |_, _| ());
+    }
+    reader.follow_all(&section(&guide, "5. Promote"));
 }

@@ -1,100 +1,14 @@
 //! `tidegate top` on a real terminal: it follows the server, shows hostile names harmlessly, and gives the terminal
 //! back.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Write as _};
-use std::os::fd::OwnedFd;
-use std::path::Path;
-use std::process::Child;
-use std::sync::mpsc::{self, Receiver};
-
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use serde_json::json;
-use tidegate_testkit::wait_until;
 
+use super::terminal::{TestTerminal, end_of};
 use crate::server::{ProgramFolder, Server};
-use tidegate_testkit_server::PATIENCE;
 
 /// Clears the screen, sets the title of the window, and turns the text around.
 const HOSTILE: &str = "\u{1b}[2J\u{1b}]0;pwned\u{7}\u{202e}";
-
-/// Both ends of a terminal, and what was written to it.
-struct TestTerminal {
-    master: File,
-    end: File,
-    written: Receiver<Vec<u8>>,
-    text: String,
-}
-
-impl TestTerminal {
-    fn open() -> Self {
-        let master: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let name = ptsname(&master, Vec::new()).unwrap();
-        let path = Path::new(name.to_str().unwrap());
-        let end = OpenOptions::new().read(true).write(true).open(path);
-        let master = File::from(master);
-        let mut reading = master.try_clone().unwrap();
-        let (sender, written) = mpsc::channel();
-        std::thread::spawn(move || {
-            let mut buffer = [0; 4_096];
-            while let Ok(count) = reading.read(&mut buffer) {
-                if count == 0 || sender.send(buffer[..count].to_vec()).is_err() {
-                    return;
-                }
-            }
-        });
-        let terminal = Self {
-            master,
-            end: end.unwrap(),
-            written,
-            text: String::new(),
-        };
-        terminal.resize(80, 24);
-        terminal
-    }
-
-    fn resize(&self, columns: u16, rows: u16) {
-        let size = Winsize {
-            ws_row: rows,
-            ws_col: columns,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        tcsetwinsize(&self.master, size).unwrap();
-    }
-
-    fn press(&mut self, keys: &str) {
-        self.text.clear();
-        self.master.write_all(keys.as_bytes()).unwrap();
-    }
-
-    /// Waits until something is written, after what was awaited last.
-    fn wait_for(&mut self, expected: &str) {
-        wait_until(expected, PATIENCE, || {
-            for bytes in self.written.try_iter() {
-                self.text.push_str(&String::from_utf8_lossy(&bytes));
-            }
-            self.text.contains(expected).then_some(())
-        });
-    }
-
-    /// Whether it works as a shell needs it: keys are shown, and lines are read as a whole.
-    fn is_given_back(&self) -> bool {
-        let modes = tcgetattr(&self.end).unwrap().local_modes;
-        modes.contains(LocalModes::ECHO | LocalModes::ICANON)
-    }
-}
-
-fn end_of(mut child: Child) -> Option<i32> {
-    wait_until("the end of the program", PATIENCE, || {
-        child.try_wait().unwrap()
-    })
-    .code()
-}
 
 fn serve_with_denials(folder: &ProgramFolder, arguments: &[&str]) -> Server {
     let server = folder.serve(arguments);
