@@ -7,7 +7,7 @@ import sys
 import time
 
 from . import bounds, report, results
-from .groups import envoy, gateway, growth, idle, library, memory, protocols, python
+from .groups import envoy, gateway, growth, idle, library, memory, node, protocols, python
 from .settings import BENCH, ROOT, ROUNDS, SECONDS, TARGET, bench_program
 from .process import stop_all
 
@@ -26,6 +26,7 @@ GROUPS = {
     "connections": (growth.connections, "growth with connections"),
     "instances": (growth.instances, "growth with instances on one Redis"),
     "python": (python.measure, "limiters of Python"),
+    "node": (node.measure, "limiters of Node"),
 }
 # Programs that check a bound of their own, and are not a part of the page.
 CHECKS = {

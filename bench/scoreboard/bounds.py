@@ -74,6 +74,10 @@ BOUNDS = [
     Bound("python", "tidegate", None, 1, "commands to Redis", figure="commands", unit="commands"),
     Bound("python", "tidegate", None, 20_000, "the event loop", figure="stall_us", unit="µs"),
     Bound("python", "tidegate", None, 0, "requests that fail", figure="failed", unit="of all requests"),
+    Bound("node", "tidegate, check", "express-rate-limit", 1.0, "a check"),
+    Bound("node", "tidegate, store of express-rate-limit", "express-rate-limit", 1.0, "a check"),
+    Bound("node", "tidegate", "@nestjs/throttler", 1 / 10, "a request to Nest's storage, by the client's requests in the window: 1,000"),
+    Bound("node", "tidegate, storage", None, 2.0, "a request to Nest's storage, by the client's requests in the window: 10,000", unit="µs"),
 ]
 
 

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 from .process import Skipped
-from .settings import PEERS, ROOT, TARGET
+from .settings import BENCH, PEERS, ROOT, TARGET
 
 THROTTLECRAB = "0.4.40"
 LIMITS = "5.8.0"
@@ -24,6 +24,16 @@ PYTHON = {
     "redis": "8.1.0",
 }
 MATURIN = "1.16.0"
+# What runs next to Tidegate in Node.
+NODE = {
+    "express-rate-limit": "8.7.4",
+    "hono-rate-limiter": "0.5.4",
+    "@fastify/rate-limit": "11.2.0",
+    "@nestjs/throttler": "6.7.1",
+    "rate-limiter-flexible": "11.4.0",
+}
+# What they need to be imported.
+NODE_NEEDS = {"express": "5.3.0", "hono": "4.13.18", "@nestjs/common": "12.5.0", "@nestjs/core": "12.5.0", "reflect-metadata": "0.2.2", "rxjs": "7.8.2"}
 
 
 def _run(what, *command):
@@ -79,6 +89,23 @@ def python_frameworks():
     _run("Tidegate for Python", python, "-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", wheel)
     _run("types for Tidegate", python, "-m", "pip", "install", "--quiet", "typing_extensions")
     return str(python)
+
+
+@functools.cache
+def node_frameworks():
+    """A folder with Tidegate's package, its peers, and the worker. `TIDEGATE_NPM` names another archive of the package."""
+    here = PEERS / "node"
+    here.mkdir(parents=True, exist_ok=True)
+    archive = os.environ.get("TIDEGATE_NPM")
+    if not archive:
+        _run("Tidegate for Node", ROOT / "scripts/npm", "--only-pack")
+        archive = next((TARGET / "packages").glob("tidegate-[0-9]*.tgz"))
+    wanted = [f"{name}@{version}" for name, version in {**NODE, **NODE_NEEDS}.items()]
+    # Not as it was installed before: an archive of the same version may have other bytes.
+    shutil.rmtree(here / "node_modules/tidegate", ignore_errors=True)
+    _run("limiters of Node", "npm", "install", "--prefix", here, "--no-audit", "--no-fund", "--no-save", "--no-package-lock", "--loglevel=error", archive, *wanted)
+    shutil.copy(BENCH / "scoreboard/node_worker.mjs", here)
+    return here
 
 
 @functools.cache

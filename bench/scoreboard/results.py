@@ -102,6 +102,7 @@ def versions():
     found["limits (Python)"] = peers.LIMITS
     for name in ("Flask-Limiter", "slowapi", "aiolimiter", "pyrate-limiter", "djangorestframework"):
         found[name] = peers.PYTHON[name]
+    found.update(peers.NODE)
     packages = re.findall(r'name = "([^"]+)"\nversion = "([^"]+)"', (BENCH / "Cargo.lock").read_text())
     for name in ("governor", "throttlecrab", "limitador", "axum", "hyper", "tonic"):
         found[name] = next((version for package, version in packages if package == name), None)

@@ -141,6 +141,13 @@ SECTIONS = [
               unit="CPU time per decision; less is better", chart_case="a decision in memory"),
     ),
     Section(
+        "Limiters of Node",
+        "The npm package next to other limiters, in one process. A check is of one of 10,000 clients, drawn at random, by a limit that allows everything; its key is a string that was made for it, as a framework makes it, which is not counted. Stores are called as their libraries call them, and what these await is awaited. "
+        "Nest's own storage keeps a list of all requests in the window and looks at each of them.",
+        Group("node", "Node, CPU time of a check", short="Node", columns=[("median (least – most)", lambda row: spread(row, "cpu_us"))],
+              unit="CPU time per check; less is better", chart_case="a check of one of 10,000 clients"),
+    ),
+    Section(
         "Memory of a key",
         "Resident memory less that of the server after its first thousand requests (libraries: at the start), divided by the number of keys, all of them live: after all keys were added, and the most that was seen until then. Servers are filled over RESP (`CL.THROTTLE`), pinned to one core as everywhere on this page, and Tidegate once more on two, as it runs without being pinned. "
         "Redis stores a number with an expiry under each key, as `INCR` and `EXPIRE` leave it. The ceiling has no state of a limit.",

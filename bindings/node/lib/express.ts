@@ -42,6 +42,8 @@ export class TidegateStore {
   readonly #counters: KeyCounters | undefined
   /** The same, if they are fixed windows. */
   readonly #windows: FixedWindows | undefined
+  /** The same, if each key is counted as it is: what nearly all stores do. */
+  #plainWindows: FixedWindows | undefined
   readonly #limiter: ReturnType<typeof givenLimiter>
   /** When keys were last charged, if requests may be taken back and that depends on it. */
   readonly #charges = new Map<string, number>()
@@ -59,6 +61,7 @@ export class TidegateStore {
     this.#windows = this.#counters instanceof FixedWindows ? this.#counters : undefined
     this.prefix = options.prefix ?? ''
     this.localKeys = this.#limiter === undefined
+    this.#plainWindows = this.prefix === '' ? this.#windows : undefined
   }
 
   /** Called by the rate limiter with its options. */
@@ -66,6 +69,7 @@ export class TidegateStore {
     const limit = options.limit ?? options.max
     const name = this.#counters?.algorithm ?? 'limiter'
     this.#problem = undefined
+    this.#plainWindows = undefined
     this.#windowMs = options.windowMs
     try {
       if (this.#counters?.countsDenied !== true) {
@@ -83,12 +87,14 @@ export class TidegateStore {
     }
     const mayTakeBack = options.skipFailedRequests === true || options.skipSuccessfulRequests === true
     this.#remembersCharges = mayTakeBack && this.#counters?.countsDenied !== true
+    this.#plainWindows = this.#isCounted && this.prefix === '' ? this.#windows : undefined
   }
 
   /** Counts a request of a key. */
   increment(key: string): Eventually<HitInfo> {
-    if (this.#problem !== undefined) throw this.#problem
     const now = Date.now()
+    if (this.#plainWindows !== undefined) return this.#plainWindows.hit(key, this.#windowMs, now)
+    if (this.#problem !== undefined) throw this.#problem
     const name = this.prefix === '' ? key : this.prefix + key
     if (this.#windows !== undefined && this.#isCounted) return this.#windows.hit(name, this.#windowMs, now)
     const counters = this.#counters
