@@ -43,6 +43,7 @@ pub mod fuzzing;
 mod health;
 mod hints;
 mod instances;
+mod kept;
 mod known_instances;
 mod leases;
 mod link;

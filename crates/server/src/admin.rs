@@ -182,6 +182,7 @@ impl Admin {
     /// Problems that do not prevent decisions.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = self.store.warnings();
+        warnings.extend(self.book.warning());
         warnings.extend(self.counters.as_ref().and_then(KeptCounters::warning));
         warnings.extend(self.record.as_deref().and_then(Recorder::warning));
         warnings.extend(self.decider.identity.warnings());

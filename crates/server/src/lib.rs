@@ -31,6 +31,7 @@ mod debug;
 mod decider;
 mod digest_secret;
 mod file_descriptors;
+mod followed_xds;
 mod front_ends;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

@@ -15,6 +15,7 @@ use tidegate_listen::{ListenSettings, Threads};
 use tidegate_ratelimit::variables::{NoteLevel, VariableNote};
 use tidegate_tower::UsageSettings;
 use tidegate_usage::{UsageSetting, UsageUnit};
+use tidegate_xds::XdsSettings;
 use tokio::sync::Mutex;
 
 use crate::admin::{Admin, Opened};
@@ -33,7 +34,7 @@ use crate::otlp::Exporter;
 use crate::prices::KeptPrices;
 use crate::record::Recorder;
 use crate::recorded;
-use crate::rulebook::{NO_RULES, OpenError, RuleBook};
+use crate::rulebook::{LastGoodStores, NO_RULES, OpenError, RuleBook};
 use crate::run_error::RunError;
 use crate::shared_rules;
 use crate::store::ServerStore;
@@ -61,6 +62,8 @@ pub struct Service {
     pub(crate) threads: Option<Threads>,
     pub(crate) descriptors: FileDescriptors,
     pub(crate) watches: Watches,
+    /// The management server that is followed, if there is one.
+    pub(crate) xds: Option<XdsSettings>,
     /// When the keys of tokens are fetched again.
     pub(crate) next_fetch: Duration,
     pub(crate) drain_delay: Duration,
@@ -100,7 +103,7 @@ impl Service {
         let rules_watch = config.rules.as_ref().map(FileWatch::new);
         let data = open_data(config).map_err(OpenError::from)?;
         let (store, counters) = open_store(config, data.as_ref()).await;
-        let (book, rules) = open_rules(config, &store, data.as_ref())?;
+        let (book, rules) = open_rules(config, &store, data.as_ref()).await?;
         let client_watches = config.identify.files().map(FileWatch::new).collect();
         let identity = Identity::open(&config.identify, config.trusted_proxies.clone())?;
         let identity = Arc::new(identity);
@@ -176,6 +179,7 @@ impl Service {
             threads,
             descriptors,
             watches,
+            xds: config.xds.clone(),
             next_fetch,
             drain_delay: config.drain_delay.into(),
             exporter: recorded.exporter,
@@ -293,7 +297,11 @@ fn open_data(config: &Config) -> Result<Option<Arc<LockedDir>>, DataDirError> {
             let _ = running::withdraw(&directory);
             Ok(Some(Arc::new(directory)))
         }
-        Err(error) if config.rules.is_some() || config.envoy_ratelimit.is_some() => {
+        Err(error)
+            if config.rules.is_some()
+                || config.xds.is_some()
+                || config.envoy_ratelimit.is_some() =>
+        {
             tracing::warn!("nothing is kept across restarts: {error}");
             Ok(None)
         }
@@ -326,7 +334,7 @@ fn open_versions(config: &Config, data: Option<&Arc<LockedDir>>) -> Result<DataD
     Ok(versions)
 }
 
-fn open_rules(
+async fn open_rules(
     config: &Config,
     store: &ServerStore,
     data: Option<&Arc<LockedDir>>,
@@ -334,6 +342,9 @@ fn open_rules(
     let settings = config.rule_settings.clone();
     let (book, rules, problems) = if let Some(file) = &config.rules {
         RuleBook::of_file(file.clone(), settings)?
+    } else if let Some(xds) = &config.xds {
+        let last_good = last_good_stores(store, data).load(&xds.node).await;
+        RuleBook::of_xds(xds, last_good, settings)
     } else {
         let data_dir = open_versions(config, data)?;
         match store {
@@ -369,8 +380,29 @@ fn open_rules(
     Ok((book, rules))
 }
 
+/// Where the last good rules of a management server are kept.
+pub(crate) fn last_good_stores(
+    store: &ServerStore,
+    data: Option<&Arc<LockedDir>>,
+) -> LastGoodStores {
+    LastGoodStores {
+        data: data.cloned(),
+        redis: store.redis().cloned(),
+    }
+}
+
 fn log_rules(admin: &Admin) {
     let rules = admin.gate.rules();
+    if let Some(xds) = admin.book.xds_status() {
+        tracing::info!(
+            server = xds.server,
+            node = xds.node,
+            rules = rules.len(),
+            kept = xds.is_kept,
+            "the rules come from a management server"
+        );
+        return;
+    }
     if !admin.book.has_rules() {
         tracing::error!("no rules loaded yet; answering 503 until Redis provides them");
         return;

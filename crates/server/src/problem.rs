@@ -193,6 +193,7 @@ impl From<ChangeError> for HttpProblem {
     fn from(error: ChangeError) -> Self {
         let status = match &error {
             ChangeError::FromFile { .. }
+            | ChangeError::FromServer { .. }
             | ChangeError::Duplicate(_)
             | ChangeError::Unreadable(_) => StatusCode::CONFLICT,
             ChangeError::Shared(_) => StatusCode::SERVICE_UNAVAILABLE,

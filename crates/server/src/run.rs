@@ -17,6 +17,7 @@ use crate::chores::{
 };
 use crate::config::Config;
 use crate::data_dir::running;
+use crate::followed_xds;
 use crate::handle::Handle;
 use crate::http::answer_others;
 use crate::kept_instances;
@@ -102,6 +103,10 @@ impl Service {
             )),
             tokio::spawn(keep_counters(Arc::clone(admin))),
             tokio::spawn(shared_rules::keep_following(Arc::clone(admin))),
+            tokio::spawn(followed_xds::keep_following(
+                Arc::clone(admin),
+                self.xds.take(),
+            )),
             tokio::spawn(remove_ended_overrides(Arc::clone(admin))),
             tokio::spawn(watch_memory(admin.store.clone())),
             tokio::spawn(check_upstreams(Arc::clone(admin))),

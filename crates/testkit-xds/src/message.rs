@@ -6,9 +6,7 @@ use tidegate_codec::grpc::proto::rate_limit_config::{
     ConfiguredDescriptor, ConfiguredDomain, ConfiguredLimit,
 };
 
-/// The type of a domain with its descriptors.
-pub const RATE_LIMIT_CONFIG: &str =
-    "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig";
+pub use tidegate_codec::grpc::proto::rate_limit_config::TYPE_URL as RATE_LIMIT_CONFIG;
 
 /// A domain, in a resource of the same name.
 pub fn domain(

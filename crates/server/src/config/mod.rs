@@ -19,6 +19,7 @@ mod telemetry;
 mod tokens;
 mod usage;
 mod variables;
+mod xds;
 
 pub use access_log::{AccessLogSettings, LineTarget};
 pub use gateway::GatewayConfig;
@@ -44,6 +45,7 @@ pub use tidegate_ratelimit::variables::{Effect, NoteLevel, VARIABLES, Variable, 
 use tidegate_ratelimit::variables::{ReadVariables, VariableNote};
 use tidegate_redis::RedisSettings;
 use tidegate_tower::UnderscoreHeaders;
+use tidegate_xds::XdsSettings;
 
 pub use crate::otlp::OtlpSettings;
 
@@ -68,8 +70,12 @@ pub struct Config {
     pub encoded_slashes: Option<EncodedSlashes>,
     /// The action of `CL.THROTTLE` while the store is unavailable.
     pub throttle_on_store_failure: OnStoreFailure,
-    /// The file with the rules, if they come from one.
+    /// The file with the rules, or the folder of such files, if they come from one.
     pub rules: Option<PathBuf>,
+    /// Whether files are left out whose names begin with `.`, if the rules come from a folder.
+    pub ignore_dot_files: bool,
+    /// The management server that the rules come from, if they do.
+    pub xds: Option<XdsSettings>,
     /// Where rules are stored otherwise, and everything that survives a restart.
     pub data_dir: PathBuf,
     /// How many versions of the rules are kept.
@@ -297,7 +303,14 @@ fn is_near_a_secret(problem: &Problem, source: &document::Source) -> bool {
         .lines()
         .nth(line.saturating_sub(1))
         .unwrap_or_default();
-    let keys = ["tokens", "redis", "key_secret", "upstream", "routes"];
+    let keys = [
+        "tokens",
+        "redis",
+        "key_secret",
+        "upstream",
+        "routes",
+        "xds.headers",
+    ];
     let words = ["://", "token", "password", "secret"];
     keys.iter().any(|key| problem.field.starts_with(key))
         || words.iter().any(|word| line.contains(word))

@@ -17,7 +17,7 @@ use super::size::{activity_memory, at_least_1_mib};
 use super::telemetry::{log, otlp};
 use super::{
     ActivityMode, Config, Overrides, SETTINGS, TlsFiles, access_log, counters, envoy_ratelimit,
-    gateway, identify, record, redis, secret, settings, tokens, variables,
+    gateway, identify, record, redis, secret, settings, tokens, variables, xds,
 };
 
 const THROTTLE: &str = "throttle_on_store_failure";
@@ -60,6 +60,9 @@ pub(super) fn config(
     let resp = fields.parsed("resp", listen_address, problems);
     let throttle_on_store_failure = word(&fields, THROTTLE, &ON_STORE_FAILURE, problems);
     let rules = fields.text("rules", problems).map(PathBuf::from);
+    let ignore_dot_files = flag(&fields, "ignore_dot_files", problems);
+    let merge_domains = flag(&fields, "merge_domains", problems);
+    let xds = xds::read(&fields, problems);
     let data_dir = setting(&fields, "data_dir", |path| Ok(path.into()), problems);
     let history = number(&fields, "history", problems);
     let trust_timestamps = flag(&fields, "trust_timestamps", problems);
@@ -95,13 +98,14 @@ pub(super) fn config(
     let max_connections = number(&fields, "max_connections", problems);
     let body_memory = setting(&fields, "body_memory", at_least_1_mib, problems);
     let log = log(&fields, problems);
-    let access_log = access_log::read(&fields, problems);
+    let access_log = access_log(&fields, problems);
     let record = record::read(&fields, problems);
     let otlp = otlp(&fields, problems);
     fields.done(problems);
     let named = named_variables(&node);
     variables::check(&overrides.variables, &named, &mut notes, problems);
 
+    rule_settings.merge_domains = merge_domains?;
     rule_settings.described_by =
         identify::described_by(&identify, gateway.is_some(), &trusted_proxies, &tokens);
 
@@ -116,6 +120,8 @@ pub(super) fn config(
         encoded_slashes: encoded_slashes?,
         throttle_on_store_failure: throttle_on_store_failure?,
         rules,
+        ignore_dot_files: ignore_dot_files?,
+        xds,
         data_dir: data_dir?,
         history: history?,
         trust_timestamps: trust_timestamps?,

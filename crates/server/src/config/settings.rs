@@ -79,6 +79,7 @@ const USAGE: Kind = Kind::Named(
         Kind::Map(&OWN_FORM),
     ]),
 );
+const TEXTS: Kind = Kind::MapOf("", &Kind::Text(""));
 const INCLUDE_USAGE: Kind = Kind::Words(&["add", "leave"]);
 const CONNECTIONS: Kind = Kind::Whole(1, 1 << 30);
 
@@ -99,7 +100,7 @@ const fn flag(value: &'static str, key: Key) -> Setting {
 
 /// All settings, in the order of the reference page.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 80] = [
+pub static SETTINGS: [Setting; 83] = [
     flag("ADDR", Key::new("http", ADDRESS, "where HTTP is served").or("127.0.0.1:8080")),
     flag("ADDR", Key::new("admin", ADDRESS, "where the whole HTTP API is served with the console and the metrics, so that `http` has only what services and probes call; off if not set")),
     flag("ADDR|off", Key::new("grpc", Kind::Any(&[OFF, ADDRESS]), "where gRPC is served, or `off`").or("127.0.0.1:8081")),
@@ -135,7 +136,10 @@ pub static SETTINGS: [Setting; 80] = [
     variable(Key::new("redis_cert", PATH, "the client certificate for Redis, a PEM file").needs(&["redis"])),
     variable(Key::new("redis_key", PATH, "its private key, a PEM file").needs(&["redis"])),
     variable(Key::new("redis_deadline", SPAN, "how long a decision waits for Redis").or("15ms").needs(&["redis"])),
-    flag("FILE", Key::new("rules", PATH, "the file with the rules, watched for changes; without one, rules are stored in `data_dir`")),
+    flag("FILE", Key::new("rules", PATH, "the file with the rules, or a folder of descriptor files of envoyproxy/ratelimit, watched for changes; without one, rules are stored in `data_dir`")),
+    variable(Key::new("ignore_dot_files", Kind::Flag, "whether files and folders whose names begin with `.` are left out, if `rules` is a folder").or("false")),
+    variable(Key::new("merge_domains", Kind::Flag, "whether descriptors of a domain may come from several files, documents or resources").or("false")),
+    file(Key::new("xds", Kind::Map(&XDS), "the management server that the rules come from, instead of `rules`").like(r#"{"server": "envoy-gateway:18001"}"#)),
     flag("DIR", Key::new("data_dir", PATH, "where the server keeps what a restart needs, such as rules and counters").or("tidegate-data")),
     variable(Key::new("history", Kind::Whole(1, 1_000_000), "how many versions of the rules are kept").or("100")),
     flag("", Key::new("trust_timestamps", Kind::Flag, "whether a request may carry its own timestamp, for replays and tests").or("false")),
@@ -230,6 +234,27 @@ pub(super) static HEALTH: [Key; 2] = [
 #[rustfmt::skip]
 pub(super) static COUNTERS: [Key; 1] = [
     Key::new("snapshot", Kind::Any(&[OFF, SPAN]), "how often the in-memory store is written to `data_dir`, `1s` to `1h`, or `off`").required().like("10s"),
+];
+
+#[rustfmt::skip]
+pub(super) static XDS: [Key; 11] = [
+    Key::new("server", Kind::Text("."), "its host and port").required().like("envoy-gateway:18001"),
+    Key::new("node", Kind::Text(""), "the id of this node").or("default"),
+    Key::new("metadata", TEXTS, "what the server is told about this node besides"),
+    Key::new("headers", TEXTS, "headers of each stream"),
+    Key::new("tls", Kind::Flag, "whether TLS is used").or("false"),
+    Key::new("cert", PATH, "the certificate of this client, a PEM file"),
+    Key::new("key", PATH, "its private key, a PEM file"),
+    Key::new("ca", PATH, "authorities to trust in addition to the public ones, a PEM file"),
+    Key::new("server_name", Kind::Text(""), "the name that the certificate of the server must have; the host of `server` if not set"),
+    Key::new("backoff", Kind::Map(&RETRY), "the pauses between attempts"),
+    Key::new("max_message", SIZE, "the largest message that is read").or("64MiB"),
+];
+
+#[rustfmt::skip]
+pub(super) static RETRY: [Key; 2] = [
+    Key::new("initial", SPAN, "the first pause").or("1s"),
+    Key::new("max", SPAN, "the longest").or("60s"),
 ];
 
 #[rustfmt::skip]

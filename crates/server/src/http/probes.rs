@@ -4,12 +4,14 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use serde_json::{Value, json};
+use tidegate::Timestamp;
 use tidegate_redis::Health;
 
 use super::call::ApiCall;
 use crate::admin::Admin;
 use crate::metrics_page::metrics_page;
 use crate::problem::{ApiReply, HttpProblem};
+use crate::seconds::decimal_seconds;
 use crate::telemetry::plain_text;
 
 /// `GET /healthz`: the process answers.
@@ -67,12 +69,28 @@ impl Readiness {
 
 /// Where the rules come from, and whether they are up to date.
 pub(super) fn rules(admin: &Admin) -> Value {
-    json!({
+    let mut rules = json!({
         "source": admin.book.source(),
         "version": admin.book.version(),
         "count": admin.gate.rules().len(),
         "problem": admin.book.problem(),
-    })
+    });
+    if let Some(xds) = admin.book.xds_status() {
+        rules["server"] = json!(xds.server);
+        rules["node"] = json!(xds.node);
+        rules["connected"] = json!(xds.is_connected);
+        rules["server_version"] = json!(xds.server_version);
+        rules["received"] = json!(xds.received.map(unix));
+        if xds.is_kept {
+            rules["kept"] = json!(true);
+        }
+    }
+    rules
+}
+
+/// A time in Unix seconds.
+pub(super) fn unix(at: Timestamp) -> f64 {
+    decimal_seconds(at.as_micros())
 }
 
 /// `GET /readyz`: requests can be decided. The body lists problems.

@@ -201,7 +201,7 @@ fn created(rule: &Rule) -> ApiReply {
 
 pub(super) async fn delete(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let (admin, [id, _]) = (&call.api.admin, &call.names);
-    let is_own = admin.book.file().is_none() && !admin.book.is_shared();
+    let is_own = admin.book.is_own();
     if is_own && admin.gate.rules().get(id).is_none() {
         return Err(no_such_rule(id));
     }

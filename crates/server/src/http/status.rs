@@ -2,12 +2,12 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use tidegate::{MemoryStore, Micros, RemoteStore, Timestamp};
+use tidegate::{MemoryStore, Micros, RemoteStore};
 use tidegate_listen::clock::Stopwatch;
 use tidegate_redis::{Breaker, Health, RedisStore};
 
 use super::call::ApiCall;
-use super::probes::{self, Readiness};
+use super::probes::{self, Readiness, unix};
 use super::query::parameters;
 use crate::kept_counters::SnapshotState;
 use crate::problem::{ApiReply, HttpProblem};
@@ -79,8 +79,4 @@ fn snapshot(state: &SnapshotState) -> Value {
 
 fn seconds(span: Micros) -> f64 {
     decimal_seconds(span.get())
-}
-
-fn unix(at: Timestamp) -> f64 {
-    decimal_seconds(at.as_micros())
 }

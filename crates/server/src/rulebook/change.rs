@@ -70,6 +70,12 @@ pub enum ChangeError {
         /// The file.
         file: String,
     },
+    /// The rules come from a management server.
+    #[error("these rules come from the management server {server}; change them there")]
+    FromServer {
+        /// Its address.
+        server: String,
+    },
     /// Another change came first.
     #[error("{0} has changed meanwhile; read it again and repeat the change with its new ETag")]
     Stale(String),
@@ -156,6 +162,7 @@ impl RuleBook {
             let new = new_version(by, &planned.changes, Arc::new(planned.rules.written()));
             let written = match &self.origin {
                 Origin::File(file) => return Err(ChangeError::from_file(&file.path)),
+                Origin::Xds(xds) => return Err(xds.change_error()),
                 Origin::DataDir(data_dir) => {
                     let (data_dir, new) = (Arc::clone(data_dir), new.clone());
                     let writing = tokio::task::spawn_blocking(move || data_dir.write(&new));
@@ -207,6 +214,9 @@ impl RuleBook {
     ) -> Result<(PlannedChange, u64), ChangeError> {
         if let Some(path) = self.file() {
             return Err(ChangeError::from_file(path));
+        }
+        if let Some(xds) = self.xds() {
+            return Err(xds.change_error());
         }
         let is_unconditional = change.is_whole() && *expected == Expected::default();
         let (version, replaced) = self.version_to_change(gate, is_unconditional).await?;

@@ -9,9 +9,9 @@ use tidegate::StoreError;
 use super::{Origin, RuleBook};
 use crate::data_dir::{DataDirError, Row};
 
-/// How many versions of a file are kept.
+/// How many versions are kept of rules that come from elsewhere.
 const MAX_VERSIONS: usize = 100;
-/// How much text of a file's versions is kept in memory, in bytes.
+/// How much text of such versions is kept in memory, in bytes.
 const MAX_TEXT: usize = 16 << 20;
 
 /// A version of the rules that is kept.
@@ -78,6 +78,7 @@ impl RuleBook {
     pub async fn history(&self) -> Result<Vec<Row>, StoreError> {
         match &self.origin {
             Origin::File(file) => Ok(file.versions.lock().rows()),
+            Origin::Xds(xds) => Ok(xds.versions.lock().rows()),
             Origin::DataDir(data_dir) => Ok(data_dir.history()),
             Origin::Shared(shared) => shared.history().await,
         }
@@ -87,6 +88,7 @@ impl RuleBook {
     pub async fn kept(&self, version: u64) -> Result<KeptRules, VersionError> {
         let rules = match &self.origin {
             Origin::File(file) => file.versions.lock().rules(version),
+            Origin::Xds(xds) => xds.versions.lock().rules(version),
             Origin::DataDir(data_dir) => {
                 let data_dir = Arc::clone(data_dir);
                 let reading = tokio::task::spawn_blocking(move || data_dir.read(version));
@@ -127,20 +129,21 @@ impl RuleBook {
     /// The versions of these rows whose rules can be read.
     fn readable(&self, rows: &[Row]) -> Vec<u64> {
         let all = rows.iter().map(|row| row.version);
-        let Some(file) = self.rule_file() else {
-            return all.collect();
+        let versions = match &self.origin {
+            Origin::File(file) => file.versions.lock(),
+            Origin::Xds(xds) => xds.versions.lock(),
+            Origin::DataDir(_) | Origin::Shared(_) => return all.collect(),
         };
-        let versions = file.versions.lock();
         let is_kept = |version: &u64| versions.text(*version).is_some();
         all.filter(is_kept).collect()
     }
 }
 
-/// The versions of a file since the start, oldest first, with the rules of the newest as JSON text.
+/// The versions since the start of rules that come from elsewhere, oldest first, with the rules of the newest as JSON text.
 #[derive(Default)]
-pub(super) struct FileVersions(VecDeque<(Row, Option<String>)>);
+pub(super) struct KeptVersions(VecDeque<(Row, Option<String>)>);
 
-impl FileVersions {
+impl KeptVersions {
     pub(super) fn push(&mut self, row: Row, rules: &Value) {
         self.0.push_back((row, Some(rules.to_string())));
         if self.0.len() > MAX_VERSIONS {
@@ -199,11 +202,11 @@ mod tests {
             changes: Vec::new(),
         };
         let large = json!(["x".repeat(MAX_TEXT / 2)]);
-        let mut versions = FileVersions::default();
+        let mut versions = KeptVersions::default();
         for version in 1..=4 {
             versions.push(row(version), &large);
         }
-        let kept = |versions: &FileVersions| -> Vec<bool> {
+        let kept = |versions: &KeptVersions| -> Vec<bool> {
             let rows = versions.rows();
             let kept = rows.iter().map(|row| versions.rules(row.version).is_some());
             kept.collect()

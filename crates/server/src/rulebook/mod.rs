@@ -1,15 +1,17 @@
 //! The rule book: where the rules come from, which version is in force, and how it changes.
 //!
-//! Rules come from one source: a watched file (`file.rs`), the data directory, or the Redis that servers share
-//! (`shared.rs`). The API changes the latter two (`change.rs`). In each case a change is atomic, and the gate
-//! gets it immediately. `kept.rs` reads earlier versions, `diff.rs` compares them.
+//! Rules come from one source: a watched file or folder (`file.rs`), a management server (`xds/`), the data directory, or
+//! the Redis that servers share (`shared.rs`). The API changes the latter two (`change.rs`). In each case a change is
+//! atomic, and the gate gets it immediately. `kept.rs` reads earlier versions, `diff.rs` compares them.
 
 mod change;
 mod diff;
 mod file;
 mod kept;
+mod loads;
 mod report;
 mod shared;
+mod xds;
 
 pub use change::{ChangeError, Changed, Expected, Preview, RuleChange};
 pub use diff::{MAX_TEXT, RuleDiff, TooMuchText, id_of, unified, unified_sets};
@@ -17,6 +19,7 @@ pub use file::LoadError;
 pub use kept::{KeptRules, VersionError};
 pub(crate) use report::NO_RULES;
 pub use shared::Followed;
+pub(crate) use xds::{LastGoodStores, TakenResponse};
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,7 +34,11 @@ use tidegate::{Clock, Gate, SystemClock, Timestamp};
 
 use crate::data_dir::{DataDir, DataDirError, Row, checksum};
 pub use crate::shared_document::{FollowError, SharedChangeError};
-use kept::FileVersions;
+use kept::KeptVersions;
+use loads::Loads;
+
+/// Why a server does not decide whose management server has not answered yet. envoyproxy/ratelimit says the same.
+const NOT_LOADED: &str = "no rate limit configuration loaded";
 
 /// Where the rules come from, and which version is in force.
 pub struct RuleBook {
@@ -47,10 +54,12 @@ pub struct RuleBook {
     problem: RwLock<Option<String>>,
     reloads: AtomicU64,
     reload_failures: AtomicU64,
+    loads: Loads,
 }
 
 enum Origin {
     File(RuleFile),
+    Xds(xds::XdsRules),
     DataDir(Arc<DataDir>),
     Shared(shared::SharedRules),
 }
@@ -58,7 +67,7 @@ enum Origin {
 /// A file, and its versions since the start.
 struct RuleFile {
     path: PathBuf,
-    versions: Mutex<FileVersions>,
+    versions: Mutex<KeptVersions>,
     /// Held while the file is read and its rules put in force.
     reloading: Mutex<()>,
 }
@@ -100,15 +109,17 @@ impl RuleBook {
         settings: RuleSettings,
     ) -> Result<(Self, RuleSet, Problems), OpenError> {
         let (rules, problems) = file::load(&path, &settings)?;
-        let mut versions = FileVersions::default();
+        let mut versions = KeptVersions::default();
         let changes = change::between(&RuleSet::empty(), &rules);
-        versions.push(row(1, changes), &rules.written());
+        versions.push(row(1, "file".to_owned(), changes), &rules.written());
         let origin = Origin::File(RuleFile {
             path,
             versions: Mutex::new(versions),
             reloading: Mutex::new(()),
         });
-        Ok((Self::new(origin, settings, 1), rules, problems))
+        let book = Self::new(origin, settings, 1);
+        book.loads.count(true);
+        Ok((book, rules, problems))
     }
 
     /// The rules of a data directory, and warnings about them.
@@ -159,6 +170,7 @@ impl RuleBook {
             problem: RwLock::new(None),
             reloads: AtomicU64::new(0),
             reload_failures: AtomicU64::new(0),
+            loads: Loads::default(),
         }
     }
 
@@ -185,9 +197,15 @@ impl RuleBook {
     pub fn source(&self) -> &'static str {
         match &self.origin {
             Origin::File(_) => "file",
+            Origin::Xds(_) => "xds",
             Origin::DataDir(_) => "data directory",
             Origin::Shared(_) => "redis",
         }
+    }
+
+    /// Whether the rules are this server's own, to be changed here.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self.origin, Origin::DataDir(_))
     }
 
     /// Whether the rules are shared with other servers.
@@ -205,6 +223,9 @@ impl RuleBook {
     pub fn need_rules(&self) -> Result<(), String> {
         if self.has_rules() {
             return Ok(());
+        }
+        if self.xds().is_some() {
+            return Err(NOT_LOADED.to_owned());
         }
         let problem = self.problem();
         let problem = problem.as_deref().unwrap_or("they were not read yet");
@@ -224,6 +245,12 @@ impl RuleBook {
     /// The problem of the source when it was last read, if the rules in force may be older.
     pub fn problem(&self) -> Option<String> {
         self.problem.read().clone()
+    }
+
+    /// How often rules were loaded from a file or a management server, with the first time and also unchanged ones, and
+    /// how often that failed.
+    pub fn loads(&self) -> (u64, u64) {
+        self.loads.get()
     }
 
     /// How often the source was read since the start, and how often that failed.
@@ -261,10 +288,12 @@ impl RuleBook {
             Ok(loaded) => loaded,
             Err(error) => {
                 self.reload_failures.fetch_add(1, Ordering::Relaxed);
+                self.loads.count(false);
                 *self.problem.write() = Some(error.brief());
                 return Err(error);
             }
         };
+        self.loads.count(true);
         let was_stale = self.problem.write().take().is_some();
         let changes = change::between(&gate.rules(), &rules);
         if changes.is_empty() {
@@ -275,7 +304,7 @@ impl RuleBook {
         gate.replace_rules(rules);
         versions
             .lock()
-            .push(row(version, changes.clone()), &written);
+            .push(row(version, "file".to_owned(), changes.clone()), &written);
         Ok(Reloaded::Changed {
             version,
             changes,
@@ -285,12 +314,12 @@ impl RuleBook {
     }
 }
 
-/// The row of a version of a file that is put in force now.
-fn row(version: u64, changes: Vec<String>) -> Row {
+/// The row of a version that is put in force now.
+fn row(version: u64, by: String, changes: Vec<String>) -> Row {
     Row {
         version,
         at: now(),
-        by: "file".to_owned(),
+        by,
         changes,
     }
 }

@@ -24,12 +24,12 @@ impl RuleBook {
             "Reloads of the rule file that failed, so that the rules stayed as they were",
             counter(failures),
         );
-        let is_stale = u64::from(self.problem().is_some());
         registry.register(
             "rules_stale",
-            "1 if the rule file cannot be used as it is now",
-            gauge(is_stale),
+            "1 if the source of the rules cannot be used as it is now, and those in force are older",
+            gauge(u64::from(self.is_stale())),
         );
+        self.register_xds(registry);
     }
 
     /// Logs the warnings about rules, each with its position in the file.

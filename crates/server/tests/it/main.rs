@@ -27,5 +27,6 @@ mod resp;
 mod story;
 mod tls;
 mod token_files;
+mod xds;
 
 use tidegate_testkit_server::InProcessServer as Server;

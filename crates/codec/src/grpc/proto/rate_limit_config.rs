@@ -4,6 +4,9 @@
 use prost::Message;
 use prost_types::Struct;
 
+/// The type of the resources, each a `RateLimitConfig`.
+pub const TYPE_URL: &str = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig";
+
 /// A `RateLimitConfig`: a domain, or a part of one.
 #[derive(Clone, PartialEq, Message)]
 pub struct ConfiguredDomain {

@@ -1,0 +1,204 @@
+//! Follows the management server that the rules come from, and logs the result.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_xds::{XdsClient, XdsError, XdsEvent, XdsResponse, XdsSettings};
+use tokio::time::{Instant, sleep_until};
+
+use crate::admin::Admin;
+use crate::open::last_good_stores;
+use crate::rulebook::TakenResponse;
+
+/// How long a domain stays that the first response of a stream lacks.
+const HOLD: Duration = Duration::from_millis(1_500);
+
+/// How often it is logged that the server is away.
+const SAY_EVERY: Duration = Duration::from_mins(10);
+
+/// How many changes a line of the log names.
+const NAMED: usize = 10;
+
+/// Follows the management server until dropped. Returns immediately without one.
+pub(crate) async fn keep_following(admin: Arc<Admin>, settings: Option<XdsSettings>) {
+    if let Some(settings) = settings {
+        tokio::join!(follow(&admin, settings), keep_last_good(&admin));
+    }
+}
+
+async fn follow(admin: &Arc<Admin>, settings: XdsSettings) {
+    let mut client = XdsClient::new(settings);
+    let mut said = FailuresSaid::default();
+    let mut held_until: Option<Instant> = None;
+    loop {
+        let event = tokio::select! {
+            event = client.next() => event,
+            () = until(held_until) => {
+                held_until = None;
+                let taken = blocking(admin, |admin| admin.book.let_go(&admin.gate)).await;
+                if let Some(taken) = taken.flatten() {
+                    log(admin, &taken);
+                }
+                continue;
+            }
+        };
+        match event {
+            XdsEvent::Opened => admin.book.opened_stream(),
+            XdsEvent::Response(response) => {
+                said = FailuresSaid::default();
+                let is_first = response.is_first;
+                let Some(taken) = take(admin, response).await else {
+                    return;
+                };
+                match taken {
+                    Ok(taken) => {
+                        client.accept();
+                        // A domain that a later response lacks goes when those of the first do.
+                        if is_first {
+                            held_until = hold(&taken);
+                        }
+                        log(admin, &taken);
+                    }
+                    Err(problem) => {
+                        client.refuse(&problem);
+                        log_refusal(&problem);
+                    }
+                }
+            }
+            XdsEvent::Misfit(problem) => {
+                said = FailuresSaid::default();
+                admin.book.refuse(&problem);
+                log_refusal(&problem);
+            }
+            XdsEvent::Failed { error, pause } => said.failed(admin, &error, pause),
+        }
+    }
+}
+
+/// Keeps the last good rules whenever they change.
+async fn keep_last_good(admin: &Admin) {
+    let Some(mut last_good) = admin.book.last_good() else {
+        return;
+    };
+    let stores = last_good_stores(&admin.store, admin.data.as_ref());
+    while last_good.changed().await.is_ok() {
+        let kept = last_good.borrow_and_update().clone();
+        if let Some(kept) = kept {
+            stores.keep(&kept).await;
+        }
+    }
+}
+
+async fn take(admin: &Arc<Admin>, response: XdsResponse) -> Option<Result<TakenResponse, String>> {
+    blocking(admin, move |admin| admin.book.take(&admin.gate, &response)).await
+}
+
+/// Runs on a thread that may block. None if the server ends meanwhile.
+async fn blocking<T: Send + 'static>(
+    admin: &Arc<Admin>,
+    work: impl FnOnce(&Admin) -> T + Send + 'static,
+) -> Option<T> {
+    let admin = Arc::clone(admin);
+    tokio::task::spawn_blocking(move || work(&admin)).await.ok()
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What has been logged of failures since the last response.
+#[derive(Default)]
+struct FailuresSaid {
+    /// When it was said last that there is no stream.
+    at: Option<Instant>,
+    /// The last response that could not be read, as text.
+    unreadable: Option<String>,
+}
+
+impl FailuresSaid {
+    fn failed(&mut self, admin: &Admin, error: &XdsError, pause: Duration) {
+        if error.is_about_response() {
+            let problem = match error {
+                XdsError::TooLarge { .. } => {
+                    format!("{error}; raise `xds.max_message` (XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES)")
+                }
+                error => error.to_string(),
+            };
+            admin.book.lost_stream(error);
+            admin.book.refuse(&problem);
+            if self.unreadable.as_ref() != Some(&problem) {
+                log_refusal(&problem);
+                self.unreadable = Some(problem);
+            }
+            return;
+        }
+        let text = admin.book.lost_stream(error);
+        let now = Instant::now();
+        let is_due = self.at.is_none_or(|at| now.duration_since(at) >= SAY_EVERY);
+        if !is_due {
+            tracing::debug!(%error, ?pause, "the management server does not provide rules");
+            return;
+        }
+        self.at = Some(now);
+        if error.is_about_certificates() {
+            tracing::error!("{text}");
+        } else {
+            tracing::warn!("{text}");
+        }
+    }
+}
+
+fn log_refusal(problem: &str) {
+    tracing::error!(
+        "a response of the management server was refused, and the rules stay as they were: {problem}"
+    );
+}
+
+/// Until when domains stay that a first response lacks, if there are any.
+fn hold(taken: &TakenResponse) -> Option<Instant> {
+    if taken.held.is_empty() {
+        return None;
+    }
+    tracing::info!(
+        domains = listed(&taken.held),
+        "the first response of the management server lacks domains that are in force; they stay for 1.5 s"
+    );
+    Some(Instant::now() + HOLD)
+}
+
+fn log(admin: &Admin, taken: &TakenResponse) {
+    let Some(version) = taken.version else {
+        tracing::debug!("the management server sent the rules in force again");
+        return;
+    };
+    let rules = admin.gate.rules();
+    if !taken.removed.is_empty() {
+        tracing::warn!(
+            count = taken.removed.len(),
+            removed = listed(&taken.removed),
+            "the management server no longer has these rules, so they are not in force any more"
+        );
+    }
+    if rules.is_empty() {
+        tracing::warn!("the management server has no rules, so every request is allowed");
+    }
+    tracing::info!(
+        version,
+        rules = rules.len(),
+        changes = listed(&taken.changes),
+        "the rules of the management server are in force"
+    );
+    admin.book.log_warnings(&taken.problems);
+}
+
+/// The first of a list, and how many there are beyond those.
+fn listed(all: &[String]) -> String {
+    let shown = all[..all.len().min(NAMED)].join(", ");
+    match all.len().saturating_sub(NAMED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
