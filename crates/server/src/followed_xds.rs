@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_listen::clock::Stopwatch;
 use tidegate_xds::{XdsClient, XdsError, XdsEvent, XdsResponse, XdsSettings};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::admin::Admin;
 use crate::open::last_good_stores;
@@ -113,7 +114,7 @@ async fn until(at: Option<Instant>) {
 #[derive(Default)]
 struct FailuresSaid {
     /// When it was said last that there is no stream.
-    at: Option<Instant>,
+    at: Option<Stopwatch>,
     /// The last response that could not be read, as text.
     unreadable: Option<String>,
 }
@@ -136,13 +137,12 @@ impl FailuresSaid {
             return;
         }
         let text = admin.book.lost_stream(error);
-        let now = Instant::now();
-        let is_due = self.at.is_none_or(|at| now.duration_since(at) >= SAY_EVERY);
-        if !is_due {
+        let said = self.at.as_ref();
+        if said.is_some_and(|said| said.elapsed() < SAY_EVERY) {
             tracing::debug!(%error, ?pause, "the management server does not provide rules");
             return;
         }
-        self.at = Some(now);
+        self.at = Some(Stopwatch::start());
         if error.is_about_certificates() {
             tracing::error!("{text}");
         } else {
@@ -166,7 +166,7 @@ fn hold(taken: &TakenResponse) -> Option<Instant> {
         domains = listed(&taken.held),
         "the first response of the management server lacks domains that are in force; they stay for 1.5 s"
     );
-    Some(Instant::now() + HOLD)
+    Some(sleep(HOLD).deadline())
 }
 
 fn log(admin: &Admin, taken: &TakenResponse) {

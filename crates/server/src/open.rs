@@ -62,18 +62,17 @@ pub struct Service {
     pub(crate) threads: Option<Threads>,
     pub(crate) descriptors: FileDescriptors,
     pub(crate) watches: Watches,
-    /// The management server that is followed, if there is one.
-    pub(crate) xds: Option<XdsSettings>,
     /// When the keys of tokens are fetched again.
     pub(crate) next_fetch: Duration,
     pub(crate) drain_delay: Duration,
     pub(crate) exporter: Option<Arc<Mutex<Exporter>>>,
 }
 
-/// The files that are followed.
+/// What is followed: files, and the management server.
 #[derive(Default)]
 pub(crate) struct Watches {
     pub(crate) rules: Option<FileWatch>,
+    pub(crate) xds: Option<XdsSettings>,
     pub(crate) clients: Vec<FileWatch>,
     pub(crate) prices: Option<KeptPrices>,
     pub(crate) tokens: Vec<(PathBuf, FileWatch)>,
@@ -100,7 +99,7 @@ impl Service {
         let threads = has_threads.then(Threads::start).transpose();
         let threads = threads.map_err(RunError::Threads)?;
         // The watch starts before the first read, so that no change is missed.
-        let rules_watch = config.rules.as_ref().map(FileWatch::new);
+        let rules_watch = watch_rules(config);
         let data = open_data(config).map_err(OpenError::from)?;
         let (store, counters) = open_store(config, data.as_ref()).await;
         let (book, rules) = open_rules(config, &store, data.as_ref()).await?;
@@ -149,6 +148,7 @@ impl Service {
         let access = &admin.decider.access;
         let watches = Watches {
             rules: rules_watch,
+            xds: config.xds.clone(),
             clients: client_watches,
             prices: Some(prices),
             tokens: token_files::watch(access),
@@ -179,7 +179,6 @@ impl Service {
             threads,
             descriptors,
             watches,
-            xds: config.xds.clone(),
             next_fetch,
             drain_delay: config.drain_delay.into(),
             exporter: recorded.exporter,
@@ -191,6 +190,11 @@ impl Service {
 pub fn check_files(config: &Config) -> Result<(), RunError> {
     ServedTls::load(config)?;
     Ok(())
+}
+
+fn watch_rules(config: &Config) -> Option<FileWatch> {
+    let rules = config.rules.as_ref()?;
+    Some(FileWatch::new(&rules.path))
 }
 
 /// Warns about addresses that other machines reach without a token.
@@ -340,8 +344,8 @@ async fn open_rules(
     data: Option<&Arc<LockedDir>>,
 ) -> Result<(RuleBook, RuleSet), OpenError> {
     let settings = config.rule_settings.clone();
-    let (book, rules, problems) = if let Some(file) = &config.rules {
-        RuleBook::of_file(file.clone(), settings)?
+    let (book, rules, problems) = if let Some(rules) = &config.rules {
+        RuleBook::of_file(rules.path.clone(), settings)?
     } else if let Some(xds) = &config.xds {
         let last_good = last_good_stores(store, data).load(&xds.node).await;
         RuleBook::of_xds(xds, last_good, settings)

@@ -89,6 +89,7 @@ impl Service {
         let admin = &self.admin;
         let Watches {
             rules,
+            xds,
             clients,
             prices,
             tokens,
@@ -103,10 +104,7 @@ impl Service {
             )),
             tokio::spawn(keep_counters(Arc::clone(admin))),
             tokio::spawn(shared_rules::keep_following(Arc::clone(admin))),
-            tokio::spawn(followed_xds::keep_following(
-                Arc::clone(admin),
-                self.xds.take(),
-            )),
+            tokio::spawn(followed_xds::keep_following(Arc::clone(admin), xds)),
             tokio::spawn(remove_ended_overrides(Arc::clone(admin))),
             tokio::spawn(watch_memory(admin.store.clone())),
             tokio::spawn(check_upstreams(Arc::clone(admin))),

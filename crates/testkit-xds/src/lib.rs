@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![expect(
     clippy::missing_panics_doc,
+    clippy::panic,
     clippy::unwrap_used,
     reason = "a server that cannot do what the test wants has failed the test"
 )]

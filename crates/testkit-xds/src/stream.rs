@@ -55,7 +55,7 @@ impl ServedStream {
         match self.requests.recv_timeout(PATIENCE) {
             Ok(request) => Some(request),
             Err(mpsc::RecvTimeoutError::Disconnected) => None,
-            Err(error @ mpsc::RecvTimeoutError::Timeout) => Err(error).unwrap(),
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("no request came"),
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::error::XdsError;
 use crate::pause::RetryPause;
@@ -35,9 +35,9 @@ pub struct XdsClient {
 }
 
 enum ClientState {
-    /// Connects at this time.
-    Waiting(Instant),
-    Open(OpenStream),
+    /// Connects at this time, or immediately.
+    Waiting(Option<Instant>),
+    Open(Box<OpenStream>),
 }
 
 struct OpenStream {
@@ -85,7 +85,7 @@ impl XdsClient {
             retry: RetryPause::new(settings.retry),
             refusals: RetryPause::of_refusals(settings.retry),
             settings,
-            state: ClientState::Waiting(Instant::now()),
+            state: ClientState::Waiting(None),
             accepted: String::new(),
             refused: None,
         }
@@ -99,7 +99,7 @@ impl XdsClient {
             Ok(event) => event,
             Err(error) => {
                 let pause = self.retry.next();
-                self.state = ClientState::Waiting(Instant::now() + pause);
+                self.state = ClientState::Waiting(Some(sleep(pause).deadline()));
                 XdsEvent::Failed { error, pause }
             }
         }
@@ -109,17 +109,19 @@ impl XdsClient {
         self.answer(None)?;
         let open = match &mut self.state {
             ClientState::Waiting(until) => {
-                sleep_until(*until).await;
+                if let Some(until) = until {
+                    sleep_until(*until).await;
+                }
                 let first = self.first_request();
                 let opening = XdsStream::open(&self.settings, &first);
                 let opened = timeout(PATIENCE, opening).await;
                 let stream = opened.map_err(|_| XdsError::TimedOut(PATIENCE.as_secs()))??;
-                self.state = ClientState::Open(OpenStream {
+                self.state = ClientState::Open(Box::new(OpenStream {
                     stream,
                     is_first: true,
                     unanswered: None,
                     refusal: None,
-                });
+                }));
                 return Ok(XdsEvent::Opened);
             }
             ClientState::Open(open) => open,
@@ -207,7 +209,7 @@ impl XdsClient {
         };
         let request = request(&self.accepted, Some(detail));
         if self.refused.replace(version.clone()) == Some(version) {
-            let at = Instant::now() + self.refusals.next();
+            let at = sleep(self.refusals.next()).deadline();
             open.refusal = Some((at, request));
             return Ok(());
         }

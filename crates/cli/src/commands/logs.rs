@@ -167,7 +167,7 @@ impl LogArgs {
                 .map_or_else(InvalidCredentials::default, |config| {
                     config.invalid_credentials
                 }),
-            rule_file: config.and_then(|config| config.rules),
+            rule_file: config.and_then(|config| Some(config.rules?.path)),
         })
     }
 

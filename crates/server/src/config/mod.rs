@@ -71,9 +71,7 @@ pub struct Config {
     /// The action of `CL.THROTTLE` while the store is unavailable.
     pub throttle_on_store_failure: OnStoreFailure,
     /// The file with the rules, or the folder of such files, if they come from one.
-    pub rules: Option<PathBuf>,
-    /// Whether files are left out whose names begin with `.`, if the rules come from a folder.
-    pub ignore_dot_files: bool,
+    pub rules: Option<RulePath>,
     /// The management server that the rules come from, if they do.
     pub xds: Option<XdsSettings>,
     /// Where rules are stored otherwise, and everything that survives a restart.
@@ -150,6 +148,15 @@ pub struct Config {
     pub notes: Vec<String>,
     /// The same of the variables of envoyproxy/ratelimit, if they are read.
     pub variable_notes: Vec<VariableNote>,
+}
+
+/// A file with rules, or a folder of such files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RulePath {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whether names in the folder are left out that begin with `.`.
+    pub ignore_dot_files: bool,
 }
 
 /// Whether live activity is counted, and how keys are shown.

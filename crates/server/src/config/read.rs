@@ -16,8 +16,8 @@ use crate::memory_limit::default_max_memory;
 use super::size::{activity_memory, at_least_1_mib};
 use super::telemetry::{log, otlp};
 use super::{
-    ActivityMode, Config, Overrides, SETTINGS, TlsFiles, access_log, counters, envoy_ratelimit,
-    gateway, identify, record, redis, secret, settings, tokens, variables, xds,
+    ActivityMode, Config, Overrides, RulePath, SETTINGS, TlsFiles, access_log, counters,
+    envoy_ratelimit, gateway, identify, record, redis, secret, settings, tokens, variables, xds,
 };
 
 const THROTTLE: &str = "throttle_on_store_failure";
@@ -59,9 +59,7 @@ pub(super) fn config(
     let debug = setting(&fields, "debug", address_or_off, problems);
     let resp = fields.parsed("resp", listen_address, problems);
     let throttle_on_store_failure = word(&fields, THROTTLE, &ON_STORE_FAILURE, problems);
-    let rules = fields.text("rules", problems).map(PathBuf::from);
-    let ignore_dot_files = flag(&fields, "ignore_dot_files", problems);
-    let merge_domains = flag(&fields, "merge_domains", problems);
+    let rules = rule_path(&fields, problems);
     let xds = xds::read(&fields, problems);
     let data_dir = setting(&fields, "data_dir", |path| Ok(path.into()), problems);
     let history = number(&fields, "history", problems);
@@ -98,14 +96,13 @@ pub(super) fn config(
     let max_connections = number(&fields, "max_connections", problems);
     let body_memory = setting(&fields, "body_memory", at_least_1_mib, problems);
     let log = log(&fields, problems);
-    let access_log = access_log(&fields, problems);
+    let access_log = access_log::read(&fields, problems);
     let record = record::read(&fields, problems);
     let otlp = otlp(&fields, problems);
     fields.done(problems);
     let named = named_variables(&node);
     variables::check(&overrides.variables, &named, &mut notes, problems);
 
-    rule_settings.merge_domains = merge_domains?;
     rule_settings.described_by =
         identify::described_by(&identify, gateway.is_some(), &trusted_proxies, &tokens);
 
@@ -120,7 +117,6 @@ pub(super) fn config(
         encoded_slashes: encoded_slashes?,
         throttle_on_store_failure: throttle_on_store_failure?,
         rules,
-        ignore_dot_files: ignore_dot_files?,
         xds,
         data_dir: data_dir?,
         history: history?,
@@ -167,8 +163,17 @@ fn sets_headers(gateway: &gateway::GatewayConfig) -> bool {
     routes.any(|route| !route.set_headers.is_empty())
 }
 
+fn rule_path(fields: &Fields<'_>, problems: &mut Problems) -> Option<RulePath> {
+    let ignore_dot_files = flag(fields, "ignore_dot_files", problems);
+    Some(RulePath {
+        path: fields.text("rules", problems)?.into(),
+        ignore_dot_files: ignore_dot_files?,
+    })
+}
+
 fn rule_settings(fields: &Fields<'_>, problems: &mut Problems) -> RuleSettings {
     let mut settings = RuleSettings::default();
+    settings.merge_domains = flag(fields, "merge_domains", problems) == Some(true);
     settings.secret_attributes = fields.list("secret_attributes", attribute_name, problems);
     if let Some(prefix) = number(fields, "ipv6_prefix", problems) {
         settings.ipv6_prefix = prefix;

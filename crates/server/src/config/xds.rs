@@ -10,8 +10,8 @@ use tidegate_codec::grpc::proto::rate_limit_config::TYPE_URL;
 use tidegate_xds::{RetryTimes, XdsSettings, XdsTls};
 
 use super::read::{flag, need_both, setting, span};
-use super::size::bytes_of;
 use super::settings::{RETRY, XDS};
+use super::size::bytes_of;
 
 /// The shortest pause: a server that is away must not be asked all the time.
 const LEAST_PAUSE: Micros = Micros::new(10_000);

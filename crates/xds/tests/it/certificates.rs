@@ -7,7 +7,7 @@ use tidegate_xds::{XdsError, XdsEvent, XdsTls};
 use crate::{failure, with_tls};
 
 /// Why it failed, as text; it was about certificates.
-fn refused(error: XdsError) -> String {
+fn refused(error: &XdsError) -> String {
     assert!(error.is_about_certificates(), "{error}");
     error.to_string()
 }
@@ -60,7 +60,7 @@ async fn a_certificate_of_the_server_that_is_not_trusted_is_named_with_the_autho
         authorities: Some(setting.folder.path().join("clients.pem")),
         ..setting.tls()
     };
-    let text = refused(failure(&mut with_tls(&server, tls)).await.0);
+    let text = refused(&failure(&mut with_tls(&server, tls)).await.0);
     assert!(
         text.contains("UnknownIssuer") && text.contains("clients.pem"),
         "{text}"
@@ -70,14 +70,14 @@ async fn a_certificate_of_the_server_that_is_not_trusted_is_named_with_the_autho
         authorities: None,
         ..setting.tls()
     };
-    let text = refused(failure(&mut with_tls(&server, tls)).await.0);
+    let text = refused(&failure(&mut with_tls(&server, tls)).await.0);
     assert!(text.contains("only the public ones"), "{text}");
 
     let tls = XdsTls {
         server_name: Some("other.example".to_owned()),
         ..setting.tls()
     };
-    let text = refused(failure(&mut with_tls(&server, tls)).await.0);
+    let text = refused(&failure(&mut with_tls(&server, tls)).await.0);
     assert!(text.contains("other.example"), "{text}");
 }
 
@@ -89,14 +89,14 @@ async fn a_certificate_of_the_client_that_the_server_refuses_is_named() {
         identity: Some(setting.servers.issue("foreign", "envoy-ratelimit")),
         ..setting.tls()
     };
-    let text = refused(failure(&mut with_tls(&server, tls)).await.0);
+    let text = refused(&failure(&mut with_tls(&server, tls)).await.0);
     assert!(text.contains("foreign.crt"), "{text}");
 
     let tls = XdsTls {
         identity: None,
         ..setting.tls()
     };
-    let text = refused(failure(&mut with_tls(&server, tls)).await.0);
+    let text = refused(&failure(&mut with_tls(&server, tls)).await.0);
     assert!(text.contains("none is set"), "{text}");
 }
 
@@ -109,7 +109,7 @@ async fn renewed_certificates_are_used_by_the_next_connection() {
     let foreign = setting.servers.issue("client", "envoy-ratelimit");
     assert_eq!(Some(&foreign), tls.identity.as_ref());
     let mut client = with_tls(&server, tls);
-    refused(failure(&mut client).await.0);
+    refused(&failure(&mut client).await.0);
 
     setting.clients.issue("client", "envoy-ratelimit");
     assert!(matches!(client.next().await, XdsEvent::Opened));
@@ -117,7 +117,7 @@ async fn renewed_certificates_are_used_by_the_next_connection() {
     failure(&mut client).await;
 
     std::fs::remove_file(foreign.0).unwrap();
-    let text = refused(failure(&mut client).await.0);
+    let text = refused(&failure(&mut client).await.0);
     assert!(text.contains("client.crt"), "{text}");
     setting.clients.issue("client", "envoy-ratelimit");
     assert!(matches!(client.next().await, XdsEvent::Opened));

@@ -116,7 +116,7 @@ async fn a_large_message_arrives_whole() {
     let mut client = client_of(&server);
     client.next().await;
     let stream = server.stream();
-    let resource: Vec<u8> = (0..20 << 20).map(|index| (index % 251) as u8).collect();
+    let resource: Vec<u8> = (0..=250).cycle().take(20 << 20).collect();
     stream.respond(&ScriptedResponse::new("1", vec![resource.clone()]));
     assert!(response(&mut client).await.resources == [Bytes::from(resource)]);
 }

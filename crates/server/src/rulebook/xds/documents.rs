@@ -208,6 +208,8 @@ mod tests {
     use tidegate::rules::{RuleSet, RuleSettings};
     use tidegate_testkit_xds::{descriptor, domain, limited, per};
 
+    use tidegate_codec::grpc::proto::rate_limit_config::ReplacedLimit;
+
     use super::*;
 
     fn read(domains: &[ConfiguredDomain]) -> Result<RuleSet, Vec<String>> {
@@ -243,7 +245,7 @@ mod tests {
         let replacing = |name: &str| {
             let mut limit = per(1, Unit::Day);
             limit.name = "own".to_owned();
-            limit.replaces.push(Default::default());
+            limit.replaces.push(ReplacedLimit::default());
             limit.replaces[0].name = name.to_owned();
             limit
         };
@@ -263,7 +265,7 @@ mod tests {
             (limited("b", "", replacing("")),           "descriptors[0].rate_limit.replaces[0]"),
             (limited("b", "", replacing("own")),        "descriptors[0].rate_limit.replaces[0]"),
             (limited("", "x", per(1, Unit::Day)),       "descriptors[0].key"),
-            (limited("a", "", per(1, Unit::Day)),       "descriptors[1]"),
+            (descriptor("a", "", []),                   "descriptors[1]"),
         ];
         for (wrong, field) in table {
             let good = limited("a", "", per(1, Unit::Day));

@@ -1,9 +1,9 @@
 //! A management server that is away: at the start, later, and back again.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate_testkit::redis::RedisServer;
-use tidegate_testkit::wait_until;
+use tidegate_testkit::{now, wait_until};
 use tidegate_testkit_server::{PATIENCE, TestFolder};
 use tidegate_testkit_xds::{ManagementServer, TestAuthority};
 
@@ -62,7 +62,7 @@ fn without_last_good_rules_nothing_is_decided_until_the_server_answers() {
     let (folder, management) = (TestFolder::new(), ManagementServer::start());
     let address = management.address();
     drop(management);
-    follow(&folder, address, "");
+    follow(&folder, &address, "");
     let server = serve(&folder);
     let log = server.log.wait_for("no rules are known");
     assert!(log.contains("WARN"), "{log}");
@@ -114,7 +114,7 @@ fn a_domain_that_the_first_response_of_a_stream_lacks_stays_for_a_moment() {
     let (_folder, server, address) = followed.end_management();
     let management = at(address);
     let stream = first_stream(&management);
-    let begun = Instant::now();
+    let begun = now();
     assert_accepted(&stream, "1", &[users("one", 2)]);
     assert_eq!(allowed(&server, "one", "a"), 2);
     assert_eq!(allowed(&server, "two", "a"), 1);
@@ -157,7 +157,7 @@ fn the_last_good_rules_are_in_redis_too_and_the_newer_ones_count() {
     // A machine without a data directory.
     std::fs::remove_dir_all(folder.path("data")).unwrap();
     std::fs::write(folder.path("data"), "no directory").unwrap();
-    follow(&folder, address, &more);
+    follow(&folder, &address, &more);
     let server = serve(&folder);
     assert_eq!(allowed(&server, "edge", "c"), 1);
 }

@@ -23,7 +23,7 @@ fn users(name: &str, requests: u32) -> ConfiguredDomain {
 }
 
 /// Writes the settings of a server that follows one at this address.
-fn follow(folder: &TestFolder, server: impl ToString, more: &str) {
+fn follow(folder: &TestFolder, server: &impl ToString, more: &str) {
     let text = format!(
         "xds:\n  server: {}\n  node: envoy-ratelimit\n  backoff: {{initial: 20ms, max: 40ms}}\n{more}",
         server.to_string()
@@ -50,7 +50,7 @@ impl Followed {
 
     fn with(more: &str, domains: &[ConfiguredDomain]) -> Self {
         let (folder, management) = (TestFolder::new(), ManagementServer::start());
-        follow(&folder, management.address(), more);
+        follow(&folder, &management.address(), more);
         let server = serve(&folder);
         let stream = first_stream(&management);
         assert_accepted(&stream, "1", domains);

@@ -47,7 +47,9 @@ pub(in crate::rules) fn read(
     problems: &mut Problems,
 ) -> Option<RuleSet> {
     let mut reader = DescriptorReader::new(settings, problems);
-    documents.iter().for_each(|node| reader.document(node));
+    for node in documents {
+        reader.document(node);
+    }
     reader.rules()
 }
 
@@ -60,8 +62,9 @@ pub(in crate::rules) fn read_all(
     let mut reader = DescriptorReader::new(settings, problems);
     for source in sources {
         reader.problems.begin(&source.name);
-        let documents = source.documents.iter();
-        documents.for_each(|node| reader.document(node));
+        for node in &source.documents {
+            reader.document(node);
+        }
     }
     reader.rules()
 }
