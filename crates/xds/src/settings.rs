@@ -18,7 +18,7 @@ pub struct XdsSettings {
     pub type_url: &'static str,
     /// The id of this node.
     pub node: String,
-    /// What the server is told of this node besides.
+    /// What the server gets to know about this node besides.
     pub metadata: Vec<(String, String)>,
     /// Headers of each stream.
     pub headers: Vec<(HeaderName, HeaderValue)>,

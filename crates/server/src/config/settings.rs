@@ -240,7 +240,7 @@ pub(super) static COUNTERS: [Key; 1] = [
 pub(super) static XDS: [Key; 11] = [
     Key::new("server", Kind::Text("."), "its host and port").required().like("envoy-gateway:18001"),
     Key::new("node", Kind::Text(""), "the id of this node").or("default"),
-    Key::new("metadata", TEXTS, "what the server is told about this node besides"),
+    Key::new("metadata", TEXTS, "what the server gets to know about this node besides"),
     Key::new("headers", TEXTS, "headers of each stream"),
     Key::new("tls", Kind::Flag, "whether TLS is used").or("false"),
     Key::new("cert", PATH, "the certificate of this client, a PEM file"),
