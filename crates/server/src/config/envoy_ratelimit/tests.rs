@@ -134,7 +134,7 @@ fn redis_and_its_passwords_are_passed_on() {
 fn rules_have_one_source() {
     let rules = |yaml: &str, variables: &[(&str, &str)]| {
         let rules = load_as(yaml, variables).unwrap().rules;
-        rules.map(|path| path.display().to_string())
+        rules.map(|path| path.path.display().to_string())
     };
     let root = ("RUNTIME_ROOT", "/data");
     let default = "/srv/runtime_data/current/config";
