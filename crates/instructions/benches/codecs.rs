@@ -7,14 +7,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidegate::gate::{Charged, Decision, Decisions, Observed, Observer, Part};
-use tidegate::headers::HeaderSettings;
 use tidegate::rules::{FrontEnd, RuleSet, RuleSettings, ValueDigest};
 use tidegate::store::{Charge, Scope};
 use tidegate::{Gate, ManualClock, MemoryStore, Timestamp};
 use tidegate_codec::grpc::proto::rate_limit::{
     DescriptorEntry, RateLimitDescriptor, RateLimitRequest,
 };
-use tidegate_codec::grpc::{self, MessageBuffer, RateLimitAnswer, RateLimitCall};
+use tidegate_codec::grpc::{self, AnswerSettings, MessageBuffer, RateLimitAnswer, RateLimitCall};
 use tidegate_codec::json::answer;
 use tidegate_codec::json::question::CheckRequest;
 use tidegate_codec::record::{self, RecordedAttributes};
@@ -167,8 +166,9 @@ fn grpc_encode(call: DecidedCall) -> DecidedCall {
         parts: &call.parts,
         decisions: &call.decisions,
     };
+    let settings = AnswerSettings::default();
     for _ in 0..TIMES {
-        black_box(black_box(&answer).framed(HeaderSettings::default()));
+        black_box(black_box(&answer).framed(&settings));
     }
     drop(rules);
     call

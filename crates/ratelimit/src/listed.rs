@@ -23,7 +23,7 @@ fn line(rule: &Rule) -> Option<String> {
         grants => {
             let limits = grants.first().map_or(&[][..], Grant::limits);
             let rate = limits.first().map(tidegate::Limit::rate);
-            let window = rate.and_then(|rate| rate.window).or_else(|| rule.period());
+            let window = rule.period().or(rate.and_then(|rate| rate.window));
             (unit(window), rate.map_or(0, |rate| rate.count))
         }
     };

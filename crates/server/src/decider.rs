@@ -86,10 +86,7 @@ impl Decider {
             untrusted_proxies: UntrustedProxies::new(),
             encoded_slashes: config.encoded_slashes,
             headers: config.headers,
-            answers: AnswerSettings {
-                headers: config.headers,
-                ..AnswerSettings::default()
-            },
+            answers: config.answers.clone(),
             denied: config.denied.clone(),
             trust_timestamps: config.trust_timestamps,
             throttle_on_failure: config.throttle_on_store_failure,

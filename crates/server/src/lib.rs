@@ -49,6 +49,7 @@ mod metrics_page;
 mod open;
 mod open_streams;
 mod otlp;
+mod overlay_file;
 mod overrides;
 mod prices;
 mod problem;

@@ -34,7 +34,7 @@ use crate::otlp::Exporter;
 use crate::prices::KeptPrices;
 use crate::record::Recorder;
 use crate::recorded;
-use crate::rulebook::{LastGoodStores, NO_RULES, OpenError, RuleBook};
+use crate::rulebook::{self, LastGoodStores, NO_RULES, OpenError, RuleBook};
 use crate::run_error::RunError;
 use crate::shared_rules;
 use crate::store::ServerStore;
@@ -73,6 +73,7 @@ pub struct Service {
 pub(crate) struct Watches {
     pub(crate) rules: Option<FileWatch>,
     pub(crate) xds: Option<XdsSettings>,
+    pub(crate) overlay: Option<(PathBuf, FileWatch)>,
     pub(crate) clients: Vec<FileWatch>,
     pub(crate) prices: Option<KeptPrices>,
     pub(crate) tokens: Vec<(PathBuf, FileWatch)>,
@@ -100,6 +101,7 @@ impl Service {
         let threads = threads.map_err(RunError::Threads)?;
         // The watch starts before the first read, so that no change is missed.
         let rules_watch = watch_rules(config);
+        let overlay_watch = config.overlay.clone().map(watched);
         let data = open_data(config).map_err(OpenError::from)?;
         let (store, counters) = open_store(config, data.as_ref()).await;
         let (book, rules) = open_rules(config, &store, data.as_ref()).await?;
@@ -149,6 +151,7 @@ impl Service {
         let watches = Watches {
             rules: rules_watch,
             xds: config.xds.clone(),
+            overlay: overlay_watch,
             clients: client_watches,
             prices: Some(prices),
             tokens: token_files::watch(access),
@@ -195,6 +198,12 @@ pub fn check_files(config: &Config) -> Result<(), RunError> {
 fn watch_rules(config: &Config) -> Option<FileWatch> {
     let rules = config.rules.as_ref()?;
     Some(FileWatch::new(&rules.path))
+}
+
+/// A file, and its watch.
+fn watched(path: PathBuf) -> (PathBuf, FileWatch) {
+    let watch = FileWatch::new(&path);
+    (path, watch)
 }
 
 /// Warns about addresses that other machines reach without a token.
@@ -344,6 +353,9 @@ async fn open_rules(
     data: Option<&Arc<LockedDir>>,
 ) -> Result<(RuleBook, RuleSet), OpenError> {
     let settings = config.rule_settings.clone();
+    if let Some(path) = &config.overlay {
+        settings.overlay.replace(rulebook::overlay::load(path)?);
+    }
     let (book, rules, problems) = if let Some(rules) = &config.rules {
         RuleBook::of_file(rules.path.clone(), settings)?
     } else if let Some(xds) = &config.xds {

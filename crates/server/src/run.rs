@@ -23,6 +23,7 @@ use crate::http::answer_others;
 use crate::kept_instances;
 use crate::listeners::Listeners;
 use crate::open::{Service, Watches, kept_files};
+use crate::overlay_file;
 use crate::prices::KeptPrices;
 use crate::recorded;
 use crate::run_error::RunError;
@@ -90,13 +91,17 @@ impl Service {
         let Watches {
             rules,
             xds,
+            overlay,
             clients,
             prices,
             tokens,
         } = std::mem::take(&mut self.watches);
         let (gate, identity) = (&admin.gate, &admin.decider.identity);
         let maintained = Arc::clone(gate);
-        vec![
+        let follow_overlay = overlay.map(|(path, watch)| {
+            tokio::spawn(overlay_file::follow(Arc::clone(admin), path, watch))
+        });
+        let mut chores = vec![
             tokio::spawn(async move { maintained.maintain().await }),
             tokio::spawn(kept_instances::keep(
                 admin.data.clone(),
@@ -126,7 +131,9 @@ impl Service {
                 Arc::clone(admin),
                 self.exporter.clone(),
             )),
-        ]
+        ];
+        chores.extend(follow_overlay);
+        chores
     }
 }
 

@@ -18,6 +18,10 @@ pub struct LimiterDecision {
 
 /// The outcomes of a decision. Most limiters have one limit, and its outcome is not moved a second time.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would be one more allocation for each decision of several limits"
+)]
 enum LimitOutcomes {
     One([Outcome; 1]),
     Several(Outcomes),

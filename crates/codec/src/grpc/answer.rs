@@ -32,14 +32,14 @@ pub struct RateLimitAnswer<'a, 'p> {
 /// The status of one descriptor.
 struct StatusFields<'d> {
     is_allowed: bool,
-    limit: Option<WrittenLimit<'d>>,
+    limit: Option<StatusLimit<'d>>,
     remaining: u32,
     /// None if waiting cannot help.
     wait: Option<Micros>,
 }
 
 /// A limit as it is written: requests per unit of time, if there is a unit for it.
-struct WrittenLimit<'d> {
+struct StatusLimit<'d> {
     count: u32,
     unit: i32,
     name: &'d str,
@@ -155,17 +155,16 @@ impl RateLimitAnswer<'_, '_> {
             };
         };
         let outcome = decided.outcome;
-        let remaining = match by_descriptors && !outcome.allowed {
-            true => 0,
-            false => outcome.remaining,
-        };
+        let is_exceeded = by_descriptors && !outcome.allowed;
+        let remaining = if is_exceeded { 0 } else { outcome.remaining };
         StatusFields {
             is_allowed: decision.is_allowed(),
-            limit: Some(written_limit(&decided, asked)),
+            limit: Some(status_limit(&decided, asked)),
             remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
-            wait: match by_descriptors {
-                true => Some(until_window_ends(&decided)),
-                false => until_reset(outcome),
+            wait: if by_descriptors {
+                Some(until_window_ends(&decided))
+            } else {
+                until_reset(outcome)
             },
         }
     }
@@ -212,7 +211,7 @@ fn enumerated(value: i32) -> u64 {
 }
 
 /// The limit as written in the call or in the rules.
-fn written_limit<'d>(decided: &LimitOutcome<'d>, asked: &CallDescriptor<'_>) -> WrittenLimit<'d> {
+fn status_limit<'d>(decided: &LimitOutcome<'d>, asked: &CallDescriptor<'_>) -> StatusLimit<'d> {
     let (count, unit) = if let Some(brought) = asked.limit {
         (brought.requests_per_unit, brought.unit)
     } else {
@@ -222,7 +221,7 @@ fn written_limit<'d>(decided: &LimitOutcome<'d>, asked: &CallDescriptor<'_>) -> 
         let unit = unit(decided.rule.period().or(window));
         (u32::try_from(count).unwrap_or(u32::MAX), unit.into())
     };
-    WrittenLimit {
+    StatusLimit {
         count,
         unit,
         name: decided.rule.limit_name(),

@@ -4,6 +4,7 @@
 //! arithmetic lives in [`crate::algorithm`].
 
 mod error;
+mod excess;
 mod parse;
 mod promise;
 mod rate;
@@ -14,6 +15,7 @@ mod window;
 mod worst_case;
 
 pub use error::{LimitError, UnknownAlgorithm};
+pub use excess::MAX_WINDOW_COUNT;
 pub use rate::Rate;
 pub use waiting::wait_for_all;
 pub use window::Window;
@@ -26,15 +28,13 @@ use std::str::FromStr;
 use crate::algorithm::{
     Bucket, Concurrency, FixedWindow, Form, Hold, SlidingCounter, SlidingLog, SlidingSlots,
 };
-use crate::time::{Micros, Timestamp};
+use crate::time::Micros;
 
 /// The largest count or burst that a limit may have: one billion.
 ///
 /// A bucket's debt, including the excess over the burst that `max_delay` allows, has to fit into 30 bits next to its
 /// remainder and its time.
 pub const MAX_COUNT: u64 = 1_000_000_000;
-/// The largest count of a [fixed window](Limit::fixed_window) that a caller of Envoy's rate limit service may have.
-pub const MAX_WINDOW_COUNT: u64 = u32::MAX as u64;
 /// The shortest window: one millisecond.
 pub const MIN_WINDOW: Micros = Micros::MILLISECOND;
 /// The longest window: 366 days.
@@ -288,47 +288,6 @@ impl Limit {
             shape: shape_of(limit.algorithm, &form),
             ..limit
         })
-    }
-
-    /// A fixed window of the clock that may grant nothing, or up to [`MAX_WINDOW_COUNT`]. What is charged
-    /// [in full](crate::Scope::charged_in_full) may exceed it.
-    ///
-    /// ```
-    /// use tidegate_core::{Anchor, Limit, Micros, Window};
-    ///
-    /// let limit = Limit::fixed_window(4_294_967_295, Window::Span(Micros::DAY), Anchor::Clock)?;
-    /// assert_eq!(limit.shape(), "10/day".parse::<Limit>()?.shape());
-    /// # Ok::<(), tidegate_core::LimitError>(())
-    /// ```
-    pub fn fixed_window(count: u64, window: Window, anchor: Anchor) -> Result<Self, LimitError> {
-        let (rate, algorithm) = (Rate::new(count, window), Algorithm::FixedWindow { anchor });
-        if anchor == Anchor::FirstRequest {
-            return Self::new(rate, algorithm);
-        }
-        if count > MAX_WINDOW_COUNT {
-            let what = "count";
-            return Err(LimitError::TooLarge { what, value: count });
-        }
-        let form = Form::FixedWindow(FixedWindow::new(count, rate.some_window()?, anchor));
-        Ok(Self {
-            rate,
-            algorithm,
-            form,
-            shape: shape_of(algorithm, &form),
-        })
-    }
-
-    /// Whether more can be used than it grants, where that is charged [in full](crate::Scope::charged_in_full).
-    pub fn holds_excess(&self) -> bool {
-        matches!(&self.form, Form::FixedWindow(form) if form.holds_excess())
-    }
-
-    /// When the window of the clock ends that is open at `at`; none if it has no such windows.
-    pub fn window_end(&self, at: Timestamp) -> Option<Timestamp> {
-        match &self.form {
-            Form::FixedWindow(form) => form.ends_at(at),
-            _ => None,
-        }
     }
 
     /// A limit of another rate that is counted on the same state.

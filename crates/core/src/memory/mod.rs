@@ -361,9 +361,10 @@ impl MemoryStore {
     /// Charges what is known only afterwards: [`RemoteStore::settle`](crate::RemoteStore::settle) without the future.
     pub fn settle(&self, request: &Request<'_>) -> Outcomes {
         let settled = request.charges.iter().map(|charge| {
-            let step = match charge.scope.is_charged_in_full() {
-                true => StateStep::SettleInFull,
-                false => StateStep::Settle,
+            let step = if charge.scope.is_charged_in_full() {
+                StateStep::SettleInFull
+            } else {
+                StateStep::Settle
             };
             self.apply(step, charge, request.at, None)
         });

@@ -12,6 +12,10 @@ pub const ALWAYS_SECRET: [&str; 5] = [
 
 /// A name for the states of one rule, apart from those of every other.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a property of its own"
+)]
 pub struct Scope {
     name: Box<str>,
     id: u64,

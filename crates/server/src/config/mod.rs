@@ -5,6 +5,7 @@
 
 mod access_log;
 mod counters;
+mod descriptors;
 mod envoy_ratelimit;
 mod gateway;
 mod identify;
@@ -39,6 +40,7 @@ use tidegate::headers::HeaderSettings;
 use tidegate::path::EncodedSlashes;
 use tidegate::rules::{DenialAnswer, OnStoreFailure, RuleSettings};
 use tidegate::{InvalidCredentials, Micros};
+use tidegate_codec::grpc::AnswerSettings;
 use tidegate_identity::{IdentifySettings, Secret};
 pub use tidegate_ratelimit::EnvoyRatelimit;
 pub use tidegate_ratelimit::variables::{Effect, NoteLevel, VARIABLES, Variable, without_password};
@@ -74,6 +76,8 @@ pub struct Config {
     pub rules: Option<RulePath>,
     /// The management server that the rules come from, if they do.
     pub xds: Option<XdsSettings>,
+    /// The file that says how limits are counted that come in the form of envoyproxy/ratelimit.
+    pub overlay: Option<PathBuf>,
     /// Where rules are stored otherwise, and everything that survives a restart.
     pub data_dir: PathBuf,
     /// How many versions of the rules are kept.
@@ -111,6 +115,8 @@ pub struct Config {
     pub invalid_credentials: InvalidCredentials,
     /// Which rate limit headers answers carry.
     pub headers: HeaderSettings,
+    /// What answers to Envoy have besides the decision.
+    pub answers: AnswerSettings,
     /// The answer to denied clients, if it is not the usual one.
     pub denied: Option<DenialAnswer>,
     /// The tokens. Without any, every caller may check, and an operator on this machine uses the token that the

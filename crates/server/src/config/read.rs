@@ -17,7 +17,8 @@ use super::size::{activity_memory, at_least_1_mib};
 use super::telemetry::{log, otlp};
 use super::{
     ActivityMode, Config, Overrides, RulePath, SETTINGS, TlsFiles, access_log, counters,
-    envoy_ratelimit, gateway, identify, record, redis, secret, settings, tokens, variables, xds,
+    descriptors, envoy_ratelimit, gateway, identify, record, redis, secret, settings, tokens,
+    variables, xds,
 };
 
 const THROTTLE: &str = "throttle_on_store_failure";
@@ -40,6 +41,7 @@ pub(super) type TakenField<'n> = Option<(Spot, &'n Node)>;
 /// Credentials that anyone could use.
 const NO_CLIENTS: &str = "`set_headers` adds credentials to requests, so it needs `clients_file` with the keys of the clients that may use them";
 
+#[expect(clippy::too_many_lines, reason = "a line or two for each setting")]
 pub(super) fn config(
     source: &Source,
     overrides: &Overrides<'_>,
@@ -74,6 +76,8 @@ pub(super) fn config(
     let unless = without_snapshots(redis.is_some(), trust_timestamps);
     let snapshot = counters::read(&fields, unless, &mut notes, problems);
     let mut rule_settings = rule_settings(&fields, problems);
+    descriptors::read_rule_settings(&fields, &mut rule_settings, problems);
+    let overlay = descriptors::overlay(&fields, problems);
     let instances = number(&fields, "instances", problems);
     let trusted_proxies = trusted_proxies(&fields, problems);
     let open_authorize = flag(&fields, "open_authorize", problems);
@@ -84,6 +88,9 @@ pub(super) fn config(
         problems.error(&node.place, fields.spot(), NO_CLIENTS);
     }
     let headers = headers(&fields, problems);
+    let is_in_place = replaced.is_some();
+    let answers =
+        headers.map(|headers| descriptors::answers(&fields, headers, is_in_place, problems));
     let denied = denied(&fields, problems);
     let tokens = tokens::read(fields.take("tokens"), overrides, &mut notes, problems);
     let activity = word(&fields, "activity", &ACTIVITY_MODES, problems);
@@ -118,6 +125,7 @@ pub(super) fn config(
         throttle_on_store_failure: throttle_on_store_failure?,
         rules,
         xds,
+        overlay,
         data_dir: data_dir?,
         history: history?,
         trust_timestamps: trust_timestamps?,
@@ -136,6 +144,7 @@ pub(super) fn config(
         underscore_headers,
         invalid_credentials,
         headers: headers?,
+        answers: answers?,
         denied,
         tokens,
         activity: activity?,

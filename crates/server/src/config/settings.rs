@@ -100,7 +100,7 @@ const fn flag(value: &'static str, key: Key) -> Setting {
 
 /// All settings, in the order of the reference page.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 83] = [
+pub static SETTINGS: [Setting; 90] = [
     flag("ADDR", Key::new("http", ADDRESS, "where HTTP is served").or("127.0.0.1:8080")),
     flag("ADDR", Key::new("admin", ADDRESS, "where the whole HTTP API is served with the console and the metrics, so that `http` has only what services and probes call; off if not set")),
     flag("ADDR|off", Key::new("grpc", Kind::Any(&[OFF, ADDRESS]), "where gRPC is served, or `off`").or("127.0.0.1:8081")),
@@ -140,6 +140,11 @@ pub static SETTINGS: [Setting; 83] = [
     variable(Key::new("ignore_dot_files", Kind::Flag, "whether files and folders whose names begin with `.` are left out, if `rules` is a folder").or("false")),
     variable(Key::new("merge_domains", Kind::Flag, "whether descriptors of a domain may come from several files, documents or resources").or("false")),
     file(Key::new("xds", Kind::Map(&XDS), "the management server that the rules come from, instead of `rules`").like(r#"{"server": "envoy-gateway:18001"}"#)),
+    variable(Key::new("overlay", PATH, "a file that says how limits are counted that come in the form of envoyproxy/ratelimit, watched for changes")),
+    variable(Key::new("units", Kind::Words(&["calendar", "epoch"]), "where windows of weeks, months and years begin, of limits in the form of envoyproxy/ratelimit: with the calendar, or at multiples of 7, 30 and 365 days since 1970").or("calendar")),
+    variable(Key::new("all_or_nothing", Kind::Flag, "whether a call of Envoy by such limits charges nothing if one of its descriptors is denied").or("false")),
+    variable(Key::new("quota", Kind::Flag, "whether all such limits are quotas: a call is denied if it is over all of them").or("false")),
+    variable(Key::new("shadow", Kind::Flag, "whether every call by such limits passes; the statuses keep their codes").or("false")),
     flag("DIR", Key::new("data_dir", PATH, "where the server keeps what a restart needs, such as rules and counters").or("tidegate-data")),
     variable(Key::new("history", Kind::Whole(1, 1_000_000), "how many versions of the rules are kept").or("100")),
     flag("", Key::new("trust_timestamps", Kind::Flag, "whether a request may carry its own timestamp, for replays and tests").or("false")),
@@ -161,6 +166,8 @@ pub static SETTINGS: [Setting; 83] = [
     variable(Key::new("clients_complete", Kind::Flag, "whether `clients_file` has all keys, so that any other is invalid and not missing").or("false")),
     variable(Key::new("invalid_credentials", Kind::Words(&["deny", "missing"]), "what credentials are that are there and not valid: a reason to deny the request, or missing ones").or("deny")),
     variable(Key::new("headers", Kind::OneOrMore(0, &Kind::Words(&["x", "draft-10", "retry-after", "openai", "anthropic"])), "which headers an answer carries").or(r#"["x", "draft-10", "retry-after"]"#)),
+    variable(Key::new("envoy_headers", Kind::Any(&[Kind::Map(&ENVOY_HEADERS), Kind::Pattern("^(limit|remaining|reset):")]), "the names of three headers that answers to Envoy carry, as those of envoyproxy/ratelimit do; none if not set").like(r#"{"limit": "RateLimit-Limit"}"#)),
+    variable(Key::new("dynamic_metadata", Kind::Flag, "whether answers to Envoy carry metadata about the call; only those under a quota if not set").like("true")),
     variable(Key::new("reset_header", Kind::Words(&["unix", "delta"]), "X-RateLimit-Reset as a point in time or as seconds from now").or("unix")),
     file(Key::new("denied", Kind::Named("Denied", &Kind::Map(&DENIED)), "what denied clients get from the gateway and forward-auth, for rules without a `denied` of their own").like(r#"{"title": "Too many requests"}"#)),
     file(Key::new("tokens", Kind::List(0, &Kind::Map(&TOKEN)), "the tokens of the API and their scopes").or("[]")),
@@ -230,6 +237,14 @@ pub(super) static HEALTH: [Key; 2] = [
     Key::new("path", Kind::Pattern("^/"), "the path to ask for").required().like("/healthz"),
     Key::new("interval", SPAN, "how often").or("5s"),
 ];
+
+#[rustfmt::skip]
+pub(super) static ENVOY_HEADERS: [Key; 3] = [
+    Key::new("limit", Kind::Text(HEADER_NAME), "the header with the requests per unit of time").or("RateLimit-Limit"),
+    Key::new("remaining", Kind::Text(HEADER_NAME), "the header with how many are left").or("RateLimit-Remaining"),
+    Key::new("reset", Kind::Text(HEADER_NAME), "the header with the seconds until the limit is whole again").or("RateLimit-Reset"),
+];
+const HEADER_NAME: &str = "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$";
 
 #[rustfmt::skip]
 pub(super) static COUNTERS: [Key; 1] = [

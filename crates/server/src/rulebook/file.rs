@@ -22,6 +22,14 @@ pub enum LoadError {
         /// The error of the system.
         source: std::io::Error,
     },
+    /// The overlay cannot be read.
+    #[error("cannot read the overlay in `{}`: {source}; give the path of a YAML file in `overlay`", path.display())]
+    UnreadableOverlay {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
     /// It is invalid: all problems, ready to be printed.
     #[error("{}", rendered.trim_end())]
     Wrong {
@@ -36,7 +44,7 @@ impl LoadError {
     /// The error for places that many can read: without content of the file, which may include customers' keys.
     pub fn brief(&self) -> String {
         match self {
-            Self::Unreadable { .. } => self.to_string(),
+            Self::Unreadable { .. } | Self::UnreadableOverlay { .. } => self.to_string(),
             Self::Wrong { brief, .. } => brief.clone(),
         }
     }
@@ -45,7 +53,7 @@ impl LoadError {
 /// How many problems are named in brief.
 const NAMED: usize = 5;
 
-fn brief(path: &Path, problems: &Problems) -> String {
+pub(super) fn brief(path: &Path, problems: &Problems) -> String {
     let one = |problem: &Problem| {
         let place = match problem.place {
             Place::Text { line, column, .. } => format!("{line}:{column}"),
@@ -86,7 +94,7 @@ pub(super) fn load(path: &Path, settings: &RuleSettings) -> Result<(RuleSet, Pro
     Ok((rules, warnings))
 }
 
-fn read(path: &Path) -> std::io::Result<String> {
+pub(super) fn read(path: &Path) -> std::io::Result<String> {
     // Checked before opening: opening a pipe would wait for a writer.
     if !std::fs::metadata(path)?.is_file() {
         return Err(std::io::Error::other("it is not a file"));

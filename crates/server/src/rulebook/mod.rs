@@ -2,13 +2,15 @@
 //!
 //! Rules come from one source: a watched file or folder (`file.rs`), a management server (`xds/`), the data directory, or
 //! the Redis that servers share (`shared.rs`). The API changes the latter two (`change.rs`). In each case a change is
-//! atomic, and the gate gets it immediately. `kept.rs` reads earlier versions, `diff.rs` compares them.
+//! atomic, and the gate gets it immediately. `overlay.rs` changes how limits are counted.
+//! `kept.rs` reads earlier versions, `diff.rs` compares them.
 
 mod change;
 mod diff;
 mod file;
 mod kept;
 mod loads;
+pub(crate) mod overlay;
 mod report;
 mod shared;
 mod xds;
@@ -46,12 +48,16 @@ pub struct RuleBook {
     settings: RuleSettings,
     /// Held while the rules are changed or followed, one after the other.
     changing: tokio::sync::Mutex<()>,
+    /// Held while rules of a management server are put in force.
+    putting: Mutex<()>,
     /// Changed before the rules of the gate, whose observer asks for it.
     version: AtomicU64,
     /// Whether the rules are known.
     has_rules: AtomicBool,
     /// The problem of the source when it was last read, if it had one.
     problem: RwLock<Option<String>>,
+    /// The problem of the overlay when it was last read, if it had one.
+    overlay_problem: RwLock<Option<String>>,
     reloads: AtomicU64,
     reload_failures: AtomicU64,
     loads: Loads,
@@ -165,9 +171,11 @@ impl RuleBook {
             origin,
             settings,
             changing: tokio::sync::Mutex::new(()),
+            putting: Mutex::new(()),
             version: AtomicU64::new(version),
             has_rules: AtomicBool::new(true),
             problem: RwLock::new(None),
+            overlay_problem: RwLock::new(None),
             reloads: AtomicU64::new(0),
             reload_failures: AtomicU64::new(0),
             loads: Loads::default(),
@@ -244,7 +252,8 @@ impl RuleBook {
 
     /// The problem of the source when it was last read, if the rules in force may be older.
     pub fn problem(&self) -> Option<String> {
-        self.problem.read().clone()
+        let of_rules = self.problem.read().clone();
+        of_rules.or_else(|| self.overlay_problem.read().clone())
     }
 
     /// How often rules were loaded from a file or a management server, with the first time and also unchanged ones, and
@@ -259,6 +268,10 @@ impl RuleBook {
             self.reloads.load(Ordering::Relaxed),
             self.reload_failures.load(Ordering::Relaxed),
         )
+    }
+
+    fn next_version(&self) -> u64 {
+        self.version.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// Reads the file again and puts its rules in force, if all of them are good. Blocks.
@@ -300,7 +313,7 @@ impl RuleBook {
             return Ok(Reloaded::Unchanged { was_stale });
         }
         let written = rules.written();
-        let version = self.version.fetch_add(1, Ordering::AcqRel) + 1;
+        let version = self.next_version();
         gate.replace_rules(rules);
         versions
             .lock()

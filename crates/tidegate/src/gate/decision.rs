@@ -376,18 +376,20 @@ impl<'d> LimitOutcome<'d> {
 
     /// How much the request wanted of it; zero if it only asked.
     pub fn hits(&self) -> u64 {
-        match self.decided.stage {
-            ChargeStage::Peek => 0,
-            _ => self.decided.cost,
+        if self.decided.stage == ChargeStage::Peek {
+            0
+        } else {
+            self.decided.cost
         }
     }
 
     /// What was used of it before the request, also beyond the limit.
     pub fn used_before(&self) -> u64 {
         let used = self.outcome.used();
-        match self.decided.took(self.outcome) {
-            true => used.saturating_sub(self.decided.cost),
-            false => used,
+        if self.decided.took(self.outcome) {
+            used.saturating_sub(self.decided.cost)
+        } else {
+            used
         }
     }
 

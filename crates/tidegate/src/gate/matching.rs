@@ -8,7 +8,9 @@ use smol_str::SmolStr;
 use tidegate_core::{Costs, Timestamp};
 
 use super::in_force::InForce;
-use super::rule_decision::{Lacking, LimitDecision, RuleDecision, RuleDecisions, stage_of};
+use super::rule_decision::{
+    ChargeEffect, Lacking, LimitDecision, RuleDecision, RuleDecisions, stage_of,
+};
 use super::{Gate, RulesInForce};
 use crate::attributes::{Attributes, MONEY};
 use crate::credentials::InvalidCredentials;
@@ -191,9 +193,7 @@ impl RuleMatcher<'_, '_> {
             source,
             stage: stage_of(rule),
             is_shadow: rule.mode() == Mode::Shadow,
-            is_settled: false,
-            is_taken: false,
-            is_withheld: false,
+            effect: ChargeEffect::Answered,
             key,
             cost,
             unit_cost,

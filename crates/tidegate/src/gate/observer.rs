@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidegate_core::{Charge, Costs, Limit, Micros, Timestamp};
 
 use super::in_force::RuleState;
-use super::rule_decision::{ChargeStage, RuleDecision};
+use super::rule_decision::{ChargeEffect, ChargeStage, RuleDecision};
 use super::{Asked, Charged, Decision, Decisions, ObservedCandidate, UseCounter, WarnedLimit};
 use crate::attributes::Attributes;
 use crate::reason::Reason;
@@ -216,7 +216,9 @@ impl<'o, 'b> ObservedRule<'o, 'b> {
 
     fn is_admitted(&self) -> bool {
         match self.verdict() {
-            Verdict::Allowed => self.part.is_admitted,
+            Verdict::Allowed => {
+                self.part.is_admitted && self.decided.effect != ChargeEffect::Withheld
+            }
             Verdict::ShadowAllowed => true,
             _ => false,
         }

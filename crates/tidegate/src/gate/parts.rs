@@ -14,7 +14,7 @@ use tidegate_core::{Costs, Limit, Timestamp};
 use super::in_force::{InForce, RuleState};
 use super::matching::{MatchTerms, match_rules};
 use super::pipeline::Pipeline;
-use super::rule_decision::{ChargeStage, LimitDecision, RuleDecision, RuleDecisions};
+use super::rule_decision::{ChargeEffect, ChargeStage, LimitDecision, RuleDecision, RuleDecisions};
 use super::{Gate, RulesInForce};
 use crate::attributes::Attributes;
 use crate::rules::{Grant, GrantSource, Rule};
@@ -180,8 +180,9 @@ fn pipeline(gate: &Gate, rules: &RulesInForce, parts: &[Part<'_>], first_part: u
             rule.cost = u64::from(!counts_excess);
         }
         // Units that were taken in advance are used first.
-        let is_taken = part.is_spent && counts_excess && !scope.is_leased();
-        rule.is_taken = is_taken && rule.key.is_some();
+        if part.is_spent && counts_excess && !scope.is_leased() && rule.key.is_some() {
+            rule.effect = ChargeEffect::InFull;
+        }
     }
     let mut pipeline = Pipeline::new(in_force, (at, now)).for_parts(parts, first_part);
     pipeline.permit = gate.new_permit(&pipeline.in_force, &matched);
@@ -258,9 +259,7 @@ fn match_ad_hoc(
         source: GrantSource::Limit,
         stage: ChargeStage::Enforced,
         is_shadow: false,
-        is_settled: false,
-        is_taken: false,
-        is_withheld: false,
+        effect: ChargeEffect::Answered,
         key,
         cost,
         unit_cost: 1,

@@ -12,7 +12,7 @@ use super::feedback::note_use;
 use super::in_force::InForce;
 use super::parts::Part;
 use super::receipt::Receipt;
-use super::rule_decision::{ChargeStage, RuleDecision, RuleDecisions};
+use super::rule_decision::{ChargeEffect, ChargeStage, RuleDecision, RuleDecisions};
 use crate::reason::Reason;
 
 /// One request on its way to a decision: all of its enforced limits are charged, or none.
@@ -207,7 +207,8 @@ impl Pipeline {
             Step::Together(ChargeStage::Address) => denies_outright(),
             Step::Together(ChargeStage::Shadow) | Step::Shadow(_) => self.is_denied_together(),
         };
-        let is_taken = || !self.parts.is_empty() && self.rules_of(step).all(|rule| rule.is_taken);
+        let takes = |rule: &RuleDecision| rule.effect == ChargeEffect::InFull;
+        let is_taken = || !self.parts.is_empty() && self.rules_of(step).all(takes);
         match is_peek {
             true => Verb::Peek,
             false if self.is_preview => Verb::Preview,
@@ -290,7 +291,7 @@ impl Pipeline {
     pub(super) fn finish_parts(mut self, decisions: &mut SmallVec<[Decision; 1]>) {
         if self.is_denied_together() {
             for rule in &mut self.rules {
-                rule.is_withheld = true;
+                rule.effect = ChargeEffect::Withheld;
             }
         }
         note_use(&self.in_force, &self.rules);

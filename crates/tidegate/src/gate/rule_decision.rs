@@ -29,12 +29,7 @@ pub(super) struct RuleDecision {
     pub(super) source: GrantSource,
     pub(super) stage: ChargeStage,
     pub(super) is_shadow: bool,
-    /// Whether it is settled after the decision, because its cost has been spent already.
-    pub(super) is_settled: bool,
-    /// Whether its cost has been spent already and is charged in full, whatever its limits answer.
-    pub(super) is_taken: bool,
-    /// Whether it allows its part and is not charged, because another part of the call is denied.
-    pub(super) is_withheld: bool,
+    pub(super) effect: ChargeEffect,
     /// Whose state is charged. None: the rule denies the request outright.
     pub(super) key: Option<SmolStr>,
     pub(super) cost: u64,
@@ -62,6 +57,19 @@ pub(super) enum ChargeStage {
     Enforced,
     /// Shadow rules, each on its own.
     Shadow,
+}
+
+/// Whether a rule takes its cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ChargeEffect {
+    /// If its limits, and those charged with it, allow that.
+    Answered,
+    /// After the decision, because it has been spent already.
+    Settled,
+    /// In full, whatever its limits answer, because it has been spent already.
+    InFull,
+    /// It does not, although its limits allow it, because another part of the call is denied.
+    Withheld,
 }
 
 /// What one limit said.
@@ -128,9 +136,7 @@ impl RuleDecision {
             source: GrantSource::Limit,
             stage: stage_of(rule),
             is_shadow: rule.mode() == Mode::Shadow,
-            is_settled: false,
-            is_taken: false,
-            is_withheld: false,
+            effect: ChargeEffect::Answered,
             key: None,
             cost: 0,
             unit_cost: 0,
@@ -258,8 +264,11 @@ impl RuleDecision {
 
     /// Whether it took its cost.
     pub(super) fn took(&self, outcome: &Outcome) -> bool {
-        let is_admitted = outcome.allowed && !self.is_withheld && self.stage != ChargeStage::Peek;
-        is_admitted || self.is_taken || self.is_settled
+        match self.effect {
+            ChargeEffect::Answered => outcome.allowed && self.stage != ChargeStage::Peek,
+            ChargeEffect::Settled | ChargeEffect::InFull => true,
+            ChargeEffect::Withheld => false,
+        }
     }
 
     /// Denies what only asks, of a limit that is exceeded.

@@ -9,7 +9,7 @@ use tidegate_core::{Charge, Outcome, RemoteStore};
 use super::Gate;
 use super::local::LocalCharge;
 use super::pipeline::{Pipeline, StoreCall, Verb};
-use super::rule_decision::{ChargeStage, RuleDecision};
+use super::rule_decision::{ChargeEffect, ChargeStage, RuleDecision};
 
 impl Pipeline {
     /// Marks the rules to settle: those that settle and were not charged for a part that has spent its
@@ -30,16 +30,18 @@ impl Pipeline {
             .map(|rule| rule.part)
             .collect();
         let mut is_any = false;
-        for rule in &mut self.rules {
+        let rules = self.rules.iter_mut();
+        for rule in rules.filter(|rule| rule.effect != ChargeEffect::InFull) {
             let is_uncharged = match rule.stage {
-                _ if rule.is_taken => false,
                 ChargeStage::Peek | ChargeStage::Address => false,
                 ChargeStage::Enforced => is_whole_uncharged || denied.contains(&rule.part),
                 ChargeStage::Shadow => !rule.is_allowed(),
             };
             let is_spent = self.parts[rule.part - self.first_part].is_spent;
-            rule.is_settled = is_uncharged && is_spent && self.in_force.at(rule.rule).settles();
-            is_any |= rule.is_settled;
+            if is_uncharged && is_spent && self.in_force.at(rule.rule).settles() {
+                rule.effect = ChargeEffect::Settled;
+                is_any = true;
+            }
         }
         is_any
     }
@@ -88,7 +90,7 @@ fn record_settled(outcome: &mut Outcome, settled: &Outcome) {
 
 /// Whether a rule is settled in the store.
 fn is_settled(rule: &RuleDecision) -> bool {
-    rule.is_settled && !rule.is_degraded()
+    rule.effect == ChargeEffect::Settled && !rule.is_degraded()
 }
 
 /// Concurrency has nothing to settle.
@@ -127,7 +129,8 @@ impl Gate {
     /// left here after that.
     fn settle_locally(&self, pipeline: &mut Pipeline, is_degraded: bool) {
         let (in_force, at) = (Arc::clone(&pipeline.in_force), pipeline.at);
-        let rules = pipeline.rules.iter_mut().filter(|rule| rule.is_settled);
+        let rules = pipeline.rules.iter_mut();
+        let rules = rules.filter(|rule| rule.effect == ChargeEffect::Settled);
         for rule in rules.filter(|rule| rule.is_degraded() == is_degraded) {
             let (shares, cost) = (self.shares_of(&in_force, rule), rule.cost);
             let Some(key) = rule.key.as_deref() else {

@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 
 use super::in_force::InForce;
 use super::matching::{NoPart, RuleMatcher};
-use super::rule_decision::{ChargeStage, LimitDecision, RuleDecision};
+use super::rule_decision::{ChargeEffect, ChargeStage, LimitDecision, RuleDecision};
 use crate::rules::{CounterKey, Grant, GrantSource, KeyShare, Mode, Rule, RuleSet, ValueDigest};
 
 /// The secret of rollouts in a gate that was given none.
@@ -193,9 +193,7 @@ impl RuleMatcher<'_, '_> {
             source,
             stage: ChargeStage::Enforced,
             is_shadow: false,
-            is_settled: false,
-            is_taken: false,
-            is_withheld: false,
+            effect: ChargeEffect::Answered,
             key: (!is_blocked).then(|| SmolStr::new(key)),
             cost,
             unit_cost,

@@ -196,6 +196,13 @@ pub(super) static OWN: [Key; 10] = [
     SYNC,
 ];
 
+/// An item of an overlay.
+#[rustfmt::skip]
+pub(super) static OVERLAY: [Key; 2] = [
+    Key::new("path", Kind::Text("."), "the path of the limits that are meant, in which `*` stands for anything").required().like("infra/gw/http.*"),
+    Key::new("tidegate", Kind::Map(&OWN), "how they are counted").required(),
+];
+
 /// Whether a key with this name, in any map, may have a value for which this holds.
 pub(super) fn any_may_be(name: &str, is: fn(&Kind) -> bool) -> bool {
     let tables: [&[Key]; 10] = [

@@ -58,7 +58,7 @@ pub use counts::{BudgetKind, CandidateChange, FrontEnd, RuleCounts, Verdict};
 pub use denied::{DenialAnswer, DenialFacts};
 #[doc(hidden)]
 pub use descriptors::StatPath;
-pub use descriptors::Units;
+pub use descriptors::{CurrentOverlay, Overlay, Units};
 pub use digest::ValueDigest;
 pub(crate) use explain::{Explaining, limits_text};
 pub use explain::{FailedCondition, ShowValue};
@@ -122,6 +122,8 @@ pub struct RuleSettings {
     pub units: Units,
     /// Whether all of their limits are quotas.
     pub quota: bool,
+    /// How they are counted where they do not say it.
+    pub overlay: CurrentOverlay,
     /// Whether a call charges nothing by them if one of its descriptors is denied and none has a cost of its own.
     pub all_or_nothing: bool,
     /// Whether several documents in the form of envoyproxy/ratelimit may have the same domain.
@@ -138,6 +140,7 @@ impl Default for RuleSettings {
             now: None,
             units: Units::default(),
             quota: false,
+            overlay: CurrentOverlay::default(),
             all_or_nothing: false,
             merge_domains: false,
         }
@@ -176,6 +179,8 @@ pub struct RuleSet {
     has_shared_permits: bool,
     /// How rules are found that are written as descriptors. Then only by these.
     descriptors: Option<Arc<Descriptors>>,
+    /// These as they were read, without the overlay, with the warnings.
+    read: Option<Arc<(Vec<Arc<Rule>>, Problems)>>,
     warnings: Problems,
 }
 
@@ -240,6 +245,10 @@ impl RuleSet {
 
     fn with_warnings(rules: Option<Self>, warnings: Problems) -> Result<Self, Problems> {
         match rules {
+            Some(rules) if rules.is_by_descriptors() => {
+                let read = Some(Arc::new((rules.rules.clone(), warnings)));
+                Ok(Self { read, ..rules }.overlaid())
+            }
             Some(rules) => Ok(Self { warnings, ..rules }),
             None => Err(warnings),
         }
@@ -311,6 +320,24 @@ impl RuleSet {
             rules,
             descriptors: Some(Arc::new(descriptors)),
             ..Self::default()
+        }
+    }
+
+    /// These rules, of those in the form of envoyproxy/ratelimit each as the current overlay says that it is counted.
+    #[must_use]
+    pub fn overlaid(&self) -> Self {
+        let (Some(descriptors), Some(read)) = (&self.descriptors, &self.read) else {
+            return self.clone();
+        };
+        let settings = descriptors.settings();
+        let (rules, mut warnings) = (&read.0, read.1.clone());
+        let rules = rules.iter().map(|rule| {
+            descriptors::overlaid(rule, &settings.overlay, settings.units, &mut warnings)
+        });
+        Self {
+            rules: rules.collect(),
+            warnings,
+            ..self.clone()
         }
     }
 

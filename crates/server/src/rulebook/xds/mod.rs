@@ -194,6 +194,7 @@ impl RuleBook {
         domains: &[ConfiguredDomain],
         held: &[ConfiguredDomain],
     ) -> Result<TakenResponse, String> {
+        let _putting = self.putting.lock();
         let mut taken = TakenResponse {
             held: held.iter().map(|domain| domain.domain.clone()).collect(),
             ..TakenResponse::default()
@@ -219,7 +220,7 @@ impl RuleBook {
         taken.problems = rules.warnings().clone();
         drop(before);
         let written = rules.written();
-        let version = self.version.fetch_add(1, Ordering::AcqRel) + 1;
+        let version = self.next_version();
         gate.replace_rules(rules);
         self.has_rules.store(true, Ordering::Release);
         let row = row(version, by(&xds.server), changes.clone());

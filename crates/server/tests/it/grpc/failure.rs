@@ -8,7 +8,7 @@ use tidegate_testkit_server::TestFolder;
 use super::{header, is_ok, request, start_in};
 
 /// A Redis that is not there: nothing listens on this port.
-fn away() -> String {
+pub(super) fn away() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     format!("redis: redis://{address}\n")

@@ -3,6 +3,7 @@
 mod access;
 mod bounds;
 mod decisions;
+mod descriptor_rules;
 mod descriptors;
 pub(crate) mod envoy;
 mod failure;

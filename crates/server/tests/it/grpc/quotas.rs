@@ -23,7 +23,7 @@ descriptors:
     rate_limit: {unit: day, requests_per_unit: 9}
 ";
 
-fn read(value: Value) -> Json {
+pub(super) fn read(value: Value) -> Json {
     match value.kind.unwrap() {
         Kind::NullValue(_) => Json::Null,
         Kind::BoolValue(flag) => json!(flag),

@@ -22,6 +22,8 @@ pub(in crate::rules) struct Descriptor {
     pub(in crate::rules) name: String,
     pub(in crate::rules) replaces: Vec<String>,
     pub(in crate::rules) is_quota: bool,
+    /// Whether the file says how it is counted.
+    pub(super) is_counted_by_file: bool,
     /// The unit as written, also where nothing is granted.
     pub(in crate::rules) unit: Option<Window>,
     /// The metadata to report with a decision; `Null` if there is none.

@@ -3,12 +3,13 @@
 //! Every descriptor with a limit becomes a [`Rule`](super::Rule), so that it is counted, measured and
 //! stored like any other; the tree only says which rule a request's descriptor means. `read.rs` reads
 //! the file, `spelling.rs` its YAML, `read_grant.rs` its limits; `tree.rs` finds the rule, `counter.rs`
-//! names its counters, `stat.rs` its stats.
+//! names its counters, `stat.rs` its stats; `overlay.rs` changes how limits are counted.
 
 mod counter;
 mod descriptor;
 mod explain;
 mod identity;
+mod overlay;
 mod places;
 mod read;
 mod read_grant;
@@ -19,6 +20,8 @@ mod units;
 mod wildcard;
 
 pub(super) use descriptor::Descriptor;
+pub(super) use overlay::overlaid;
+pub use overlay::{CurrentOverlay, Overlay};
 pub(super) use places::ignored;
 pub use read::DescriptorSource;
 pub(super) use read::{are_written, read, read_all};

@@ -4,9 +4,6 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::{Value as Json, json};
-use tidegate_core::Algorithm;
-
 use super::counter::scope_of_steps;
 use super::descriptor::{Descriptor, DescriptorStep, Wanted};
 use super::identity::id_of;
@@ -22,6 +19,7 @@ use crate::rules::grant::Grant;
 use crate::rules::keys::{DESCRIPTOR, DOMAIN};
 use crate::rules::rule::{Consistency, Mode, Rule};
 use crate::rules::{RuleSet, RuleSettings, write};
+use serde_json::{Value as Json, json};
 
 /// Whether the first document is of this form.
 pub(in crate::rules) fn are_written(documents: &[Node]) -> bool {
@@ -312,7 +310,7 @@ impl<'p> DescriptorReader<'p> {
         domain: &str,
         steps: &[DescriptorStep],
     ) -> Option<u32> {
-        let before = self.problems.error_count();
+        let (before, is_counted_by_file) = (self.problems.error_count(), own.is_some());
         let limit = read_rate_limit((spot, node), own, self.settings.units, self.problems);
         if self.problems.error_count() > before {
             return None;
@@ -337,7 +335,7 @@ impl<'p> DescriptorReader<'p> {
             scope = scope.leased();
         }
         let has_limit = matches!(limit.grant, Grant::Limits(_));
-        let algorithm = own.algorithm.unwrap_or(Algorithm::FIXED_WINDOW);
+        let algorithm = own.algorithm();
         let mut rule = Rule {
             id,
             scope,
@@ -355,6 +353,7 @@ impl<'p> DescriptorReader<'p> {
                 name: limit.name,
                 replaces: limit.replaces,
                 is_quota: modes.is_quota || self.settings.quota,
+                is_counted_by_file,
                 unit: limit.unit,
                 metadata: modes.metadata.clone(),
             })),

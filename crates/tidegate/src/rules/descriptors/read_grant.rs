@@ -2,7 +2,7 @@
 //! `tidegate`.
 
 use tidegate_core::limit::{MAX_COUNT, MAX_WINDOW_COUNT};
-use tidegate_core::{Algorithm, Limit, Micros, Rate, Window};
+use tidegate_core::{Algorithm, Limit, LimitError, Micros, Rate, Window};
 
 use super::read::read_flag;
 use super::{Units, places};
@@ -33,9 +33,10 @@ pub(super) struct DescriptorLimit {
 }
 
 /// The content of a block `tidegate`.
-#[derive(Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Own {
-    pub(super) algorithm: Option<Algorithm>,
+    algorithm: Option<Algorithm>,
+    burst: Option<u64>,
     pub(super) max_delay: Option<Micros>,
     pub(super) on_store_failure: OnStoreFailure,
     pub(super) sync: Consistency,
@@ -85,39 +86,20 @@ pub(super) fn read_rate_limit(
         problems.warning(&node.place, &spot.field("requests_per_unit"), message);
     }
     let window = unit.and_then(|(spot, node)| spot.parsed(node, read_unit, problems));
-    let (own, counting, burst) = read_own(own, problems);
-    let counts_all = matches!(own.algorithm, None | Some(Algorithm::FIXED_WINDOW));
-    let most = if counts_all {
-        MAX_WINDOW_COUNT
-    } else {
-        MAX_COUNT
-    };
+    let (own, counting) = read_own(own, problems);
     let count = match count {
-        Some((spot, node)) => read_count(&spot, node, most, problems),
+        Some((spot, node)) => read_count(&spot, node, own.most(), problems),
         None => Some(0),
     };
     let (unit, count) = (window?, count?);
-    let (window, anchor) = units.window(unit);
-    let grant = if count == 0 && !counts_all {
-        Grant::Blocked
-    } else {
-        let algorithm = own.algorithm.unwrap_or(Algorithm::FIXED_WINDOW);
-        let is_concurrency = matches!(algorithm, Algorithm::Concurrency { .. });
-        let mut rate = Rate::concurrent(count);
-        (rate.window, rate.burst) = ((!is_concurrency).then_some(window), burst);
-        let limit = match counts_all && burst.is_none() {
-            true => Limit::fixed_window(count, window, anchor),
-            false => Limit::new(rate, algorithm),
-        };
-        match (limit, &counting) {
-            (Ok(limit), _) => Grant::Limits(vec![limit]),
-            (Err(error), Some(counting)) => {
-                counting.refuse(&error, node, spot, problems);
-                return None;
-            }
-            (Err(error), None) => {
-                return spot.refused(node, error.to_string(), problems);
-            }
+    let grant = match (grant_of(count, unit, &own, units), &counting) {
+        (Ok(grant), _) => grant,
+        (Err(error), Some(counting)) => {
+            counting.refuse(&error, node, spot, problems);
+            return None;
+        }
+        (Err(error), None) => {
+            return spot.refused(node, error.to_string(), problems);
         }
     };
     let limit = DescriptorLimit {
@@ -127,6 +109,47 @@ pub(super) fn read_rate_limit(
         replaces,
     };
     Some((limit, own))
+}
+
+impl Own {
+    pub(super) fn algorithm(&self) -> Algorithm {
+        self.algorithm.unwrap_or(Algorithm::FIXED_WINDOW)
+    }
+
+    /// Whether it counts in windows of the clock, which may grant nothing and may be exceeded.
+    fn counts_excess(&self) -> bool {
+        self.algorithm() == Algorithm::FIXED_WINDOW && self.burst.is_none()
+    }
+
+    /// The most that a limit may grant.
+    fn most(&self) -> u64 {
+        if self.counts_excess() {
+            MAX_WINDOW_COUNT
+        } else {
+            MAX_COUNT
+        }
+    }
+}
+
+/// What so many requests per unit grant.
+pub(super) fn grant_of(
+    count: u64,
+    unit: Window,
+    own: &Own,
+    units: Units,
+) -> Result<Grant, LimitError> {
+    let (window, anchor) = units.window(unit);
+    if own.counts_excess() {
+        let limit = Limit::fixed_window(count, window, anchor)?;
+        return Ok(Grant::Limits(vec![limit]));
+    }
+    if count == 0 {
+        return Ok(Grant::Blocked);
+    }
+    let is_concurrency = matches!(own.algorithm(), Algorithm::Concurrency { .. });
+    let mut rate = Rate::concurrent(count.min(own.most()));
+    (rate.window, rate.burst) = ((!is_concurrency).then_some(window), own.burst);
+    Ok(Grant::Limits(vec![Limit::new(rate, own.algorithm())?]))
 }
 
 /// How many requests are granted. More than the algorithm can count is a warning, and is cut.
@@ -170,11 +193,11 @@ fn read_replaces(list: Option<(Spot, &Node)>, name: &str, problems: &mut Problem
 }
 
 /// Reads the algorithm and the other options that the original does not have.
-fn read_own(
+pub(super) fn read_own(
     own: Option<&(Spot, &Node)>,
     problems: &mut Problems,
-) -> (Own, Option<Counting>, Option<u64>) {
-    let nothing = || (Own::default(), None, None);
+) -> (Own, Option<Counting>) {
+    let nothing = || (Own::default(), None);
     let Some((spot, node)) = own else {
         return nothing();
     };
@@ -196,6 +219,7 @@ fn read_own(
     let burst = burst.and_then(|(spot, node)| spot.integer(node, 1, MAX_COUNT, problems));
     let own = Own {
         algorithm: counting.algorithm,
+        burst,
         max_delay: counting.max_delay,
         on_store_failure: chosen(on_failure, &ON_STORE_FAILURE_OF_DESCRIPTOR, problems),
         sync: chosen(sync_at.clone(), &SYNCS, problems),
@@ -207,7 +231,7 @@ fn read_own(
         let message = format!("`leased` does not go with {why_not}; write `sync: exact`");
         problems.error(&node.place, &spot, message);
     }
-    (own, Some(counting), burst)
+    (own, Some(counting))
 }
 
 fn read_unit(text: &str) -> Result<Window, String> {

@@ -99,7 +99,7 @@ pub(super) fn stat_of_steps(domain: &str, steps: &[DescriptorStep]) -> Box<str> 
     sanitized(&written_path(domain, steps)).into_boxed_str()
 }
 
-fn written_path(domain: &str, steps: &[DescriptorStep]) -> String {
+pub(super) fn written_path(domain: &str, steps: &[DescriptorStep]) -> String {
     let mut path = domain.to_owned();
     for step in steps {
         add_part(&mut path, &step.key, &written_value(&step.wanted));
