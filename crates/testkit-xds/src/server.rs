@@ -22,7 +22,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 
 use crate::PATIENCE;
-use crate::stream::{Answered, ServedStream};
+use crate::stream::{ScriptedBody, ServedStream};
 
 /// How clients reach it.
 #[derive(Debug, Clone)]
@@ -157,7 +157,10 @@ where
     let _ = serving.await;
 }
 
-fn answer(request: Request<Incoming>, opened: &mpsc::Sender<ServedStream>) -> Response<Answered> {
+fn answer(
+    request: Request<Incoming>,
+    opened: &mpsc::Sender<ServedStream>,
+) -> Response<ScriptedBody> {
     let (head, body) = request.into_parts();
     assert_eq!(head.uri.path(), tidegate_xds::proto::PATH);
     let (sender, requests) = mpsc::channel();
@@ -180,7 +183,7 @@ fn answer(request: Request<Incoming>, opened: &mpsc::Sender<ServedStream>) -> Re
         frames,
         headers: head.headers,
     });
-    let mut reply = Response::new(Answered(answered));
+    let mut reply = Response::new(ScriptedBody(answered));
     let media_type = HeaderValue::from_static("application/grpc");
     reply.headers_mut().insert(CONTENT_TYPE, media_type);
     reply

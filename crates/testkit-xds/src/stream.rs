@@ -100,9 +100,9 @@ impl ServedStream {
 }
 
 /// The body of the answer.
-pub(crate) struct Answered(pub(crate) UnboundedReceiver<Frame<Bytes>>);
+pub(crate) struct ScriptedBody(pub(crate) UnboundedReceiver<Frame<Bytes>>);
 
-impl Body for Answered {
+impl Body for ScriptedBody {
     type Data = Bytes;
     type Error = Infallible;
 

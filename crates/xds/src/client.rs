@@ -37,10 +37,10 @@ pub struct XdsClient {
 enum ClientState {
     /// Connects at this time, or immediately.
     Waiting(Option<Instant>),
-    Open(Box<OpenStream>),
+    Open(Box<CurrentStream>),
 }
 
-struct OpenStream {
+struct CurrentStream {
     stream: XdsStream,
     is_first: bool,
     /// The version and the nonce of the response that is not answered yet.
@@ -116,7 +116,7 @@ impl XdsClient {
                 let opening = XdsStream::open(&self.settings, &first);
                 let opened = timeout(PATIENCE, opening).await;
                 let stream = opened.map_err(|_| XdsError::TimedOut(PATIENCE.as_secs()))??;
-                self.state = ClientState::Open(Box::new(OpenStream {
+                self.state = ClientState::Open(Box::new(CurrentStream {
                     stream,
                     is_first: true,
                     unanswered: None,
@@ -236,7 +236,7 @@ impl XdsClient {
     }
 }
 
-impl OpenStream {
+impl CurrentStream {
     /// The next response, after a refusal that is due.
     async fn next(&mut self) -> Result<DiscoveryResponse, XdsError> {
         if let Some((at, request)) = &self.refusal {

@@ -17,7 +17,7 @@ use tokio_rustls::TlsConnector;
 use crate::error::XdsError;
 use crate::outgoing::Outgoing;
 use crate::settings::{XdsSettings, XdsTls};
-use crate::watched::{Failure, Watched};
+use crate::watched::{ConnectionFailure, Watched};
 
 /// How often the server is pinged, and how long it may take to answer.
 const PING: Duration = Duration::from_secs(30);
@@ -27,7 +27,7 @@ const PING_ANSWER: Duration = Duration::from_secs(10);
 pub(crate) struct ServerConnection {
     pub(crate) sender: SendRequest<Outgoing>,
     /// How it failed, once it has.
-    pub(crate) failure: Failure,
+    pub(crate) failure: ConnectionFailure,
     task: JoinHandle<()>,
 }
 
@@ -61,7 +61,7 @@ async fn open_http2<T>(io: T) -> Result<ServerConnection, XdsError>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let failure = Failure::default();
+    let failure = ConnectionFailure::default();
     let io = Watched {
         io,
         failure: failure.clone(),

@@ -18,7 +18,7 @@ use crate::error::XdsError;
 use crate::outgoing::Outgoing;
 use crate::proto::{DiscoveryResponse, PATH};
 use crate::settings::{XdsSettings, XdsTls};
-use crate::watched::Failure;
+use crate::watched::ConnectionFailure;
 
 const STATUS: &str = "grpc-status";
 const STATUS_MESSAGE: &str = "grpc-message";
@@ -32,12 +32,12 @@ pub(crate) struct XdsStream {
     connection: ServerConnection,
 }
 
-type Head = Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>;
+type AwaitedHead = Pin<Box<dyn Future<Output = hyper::Result<Response<Incoming>>> + Send>>;
 
 /// How far the answer of the server is.
 enum Answering {
     /// Some servers send it only with their first response.
-    Head(Head),
+    Head(AwaitedHead),
     Body(Incoming),
 }
 
@@ -53,7 +53,7 @@ impl XdsStream {
         ready.map_err(|error| lost(&error, &connection.failure, tls.as_ref()))?;
         let (requests, outgoing) = Outgoing::new();
         let call = call(settings, outgoing)?;
-        let head: Head = Box::pin(connection.sender.send_request(call));
+        let head: AwaitedHead = Box::pin(connection.sender.send_request(call));
         let stream = Self {
             requests,
             answer: Answering::Head(head),
@@ -166,7 +166,7 @@ fn unreadable(error: CodecError) -> XdsError {
 }
 
 /// Why a connection failed. An alert of TLS that comes after the handshake is about the client's certificate.
-fn lost(error: &hyper::Error, failure: &Failure, tls: Option<&XdsTls>) -> XdsError {
+fn lost(error: &hyper::Error, failure: &ConnectionFailure, tls: Option<&XdsTls>) -> XdsError {
     match (failure.get(), tls) {
         (Some(failure), Some(tls)) if failure.is_alert => tls.refused_by_server(&failure.text),
         (Some(failure), _) => XdsError::Lost(failure.text.clone()),

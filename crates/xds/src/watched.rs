@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// How a connection failed, once it has.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Failure(Arc<OnceLock<FailureText>>);
+pub(crate) struct ConnectionFailure(Arc<OnceLock<FailureText>>);
 
 /// The error of a connection.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct FailureText {
     pub(crate) is_alert: bool,
 }
 
-impl Failure {
+impl ConnectionFailure {
     pub(crate) fn get(&self) -> Option<&FailureText> {
         self.0.get()
     }
@@ -40,7 +40,7 @@ impl Failure {
 /// A connection that notes its failure.
 pub(crate) struct Watched<T> {
     pub(crate) io: T,
-    pub(crate) failure: Failure,
+    pub(crate) failure: ConnectionFailure,
 }
 
 impl<T: AsyncRead + Unpin> Watched<T> {
