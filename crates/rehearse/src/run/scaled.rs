@@ -160,7 +160,9 @@ impl ScaleThread {
         while let Ok(mut message) = receiver.recv() {
             match &mut message {
                 ToThread::Decide(batch) => {
-                    batch.iter_mut().for_each(|request| self.decide(request));
+                    for request in batch {
+                        self.decide(request);
+                    }
                 }
                 // The run has ended early if no one receives them.
                 ToThread::Count(sender) => drop(sender.send(self.counts())),

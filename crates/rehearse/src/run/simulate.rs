@@ -299,13 +299,13 @@ impl SimulationRun {
         while !next.written.is_multiple_of(self.resolution) {
             self.resolution /= 1_000;
         }
-        let (clients, matched) = match next.batch.attributes(kept, next.time) {
-            Some(attributes) => self.decide_one(&attributes, next.time, ends)?,
-            None => {
-                let parts = next.batch.parts(kept, next.time);
-                let clients = self.decide_parts(Asked::from(&parts[..]), next.time, ends)?;
-                (clients, None)
-            }
+        let attributes = next.batch.attributes(kept, next.time);
+        let (clients, matched) = if let Some(attributes) = attributes {
+            self.decide_one(&attributes, next.time, ends)?
+        } else {
+            let parts = next.batch.parts(kept, next.time);
+            let clients = self.decide_parts(Asked::from(&parts[..]), next.time, ends)?;
+            (clients, None)
         };
         if !self.scaled.is_empty() {
             let unmatched = || ScaledAsk::Unmatched(Arc::clone(&next.batch), next.index);

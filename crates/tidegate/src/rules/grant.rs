@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use tidegate_core::{Limit, LimitError};
 
-use super::hashed;
+use super::hashed::{self, HashedOverrides};
 use super::rule::{Mode, Rule};
 use crate::adaptive::{Adaptive, AdaptiveBounds};
 use crate::attributes::Attributes;
@@ -112,7 +112,7 @@ impl Rule {
     pub fn for_recordings(&self) -> Self {
         let candidate = self.candidate.as_ref();
         Self {
-            reads_recordings: true,
+            hashed_overrides: HashedOverrides::Recorded,
             candidate: candidate.map(|tried| Arc::new(tried.for_recordings())),
             ..self.clone()
         }
@@ -163,12 +163,16 @@ impl Rule {
     /// The override for this value of the first of `per`, by the value itself or by its hash. A client value that
     /// merely looks like `sha256:…` matches no hashed override.
     fn override_of(&self, value: &str) -> Option<usize> {
+        let is_recorded = self.hashed_overrides == HashedOverrides::Recorded;
         let by_value = self
             .overrides
             .get(value)
-            .filter(|_| self.reads_recordings || !hashed::is_hash(value));
+            .filter(|_| is_recorded || !hashed::is_hash(value));
         let by_hash = || {
-            let hash = self.has_hashed_overrides.then(|| hashed::hash_of(value))?;
+            let hash = self
+                .hashed_overrides
+                .any()
+                .then(|| hashed::hash_of(value))?;
             self.overrides.get(&hash)
         };
         by_value.or_else(by_hash).copied()

@@ -7,6 +7,32 @@ use crate::internal::printable::hexadecimal;
 const PREFIX: &str = "sha256:";
 const DIGITS: usize = 64;
 
+/// How overrides name values by their hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HashedOverrides {
+    /// None does.
+    None,
+    /// Some do.
+    Named,
+    /// Requests have such a hash in place of the value: those of recordings.
+    Recorded,
+}
+
+impl HashedOverrides {
+    pub(super) fn of<'k>(mut values: impl Iterator<Item = &'k String>) -> Self {
+        if values.any(|value| is_hash(value)) {
+            Self::Named
+        } else {
+            Self::None
+        }
+    }
+
+    /// Whether the hash of a value has to be looked up.
+    pub(super) fn any(self) -> bool {
+        self != Self::None
+    }
+}
+
 /// Whether a text is a hash as it is kept: in lower case.
 pub(super) fn is_hash(text: &str) -> bool {
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');

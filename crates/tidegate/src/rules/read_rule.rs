@@ -7,6 +7,7 @@ use tidegate_core::{Algorithm, Scope};
 
 use super::denied::DenialAnswer;
 use super::grant::{Grant, GrantIndexes};
+use super::hashed::HashedOverrides;
 use super::keys::{COST, MATCH, RULE};
 use super::read::id_of;
 use super::read_adaptive::{self, Bounds};
@@ -16,7 +17,7 @@ use super::read_limit::{self, Counting};
 use super::read_override::{networks_of, override_key};
 use super::read_time::Validity;
 use super::rule::{Consistency, Cost, Missing, Mode, OnStoreFailure, Rule, Unsettled};
-use super::{RuleSettings, hashed, read_match, warnings, write};
+use super::{RuleSettings, read_match, warnings, write};
 use crate::adaptive::AdaptiveBounds;
 use crate::attributes;
 use crate::internal::document::{Fields, Node, Problems, Spot, Value};
@@ -118,8 +119,7 @@ pub(super) fn rule(
         missing,
         grants,
         tiers,
-        has_hashed_overrides: overrides.keys().any(|key| hashed::is_hash(key)),
-        reads_recordings: false,
+        hashed_overrides: HashedOverrides::of(overrides.keys()),
         overrides,
         candidate: candidate.rule.clone(),
         rollout,

@@ -8,6 +8,7 @@ use super::condition::Condition;
 use super::denied::DenialAnswer;
 use super::descriptors::Descriptor;
 use super::grant::{Grant, GrantIndexes};
+use super::hashed::HashedOverrides;
 use super::key_share::KeyShare;
 use super::matching::{HEADER, Match};
 use super::networks::Networks;
@@ -29,10 +30,7 @@ pub struct Rule {
     pub(super) grants: Vec<Grant>,
     pub(super) tiers: GrantIndexes,
     pub(super) overrides: GrantIndexes,
-    /// Whether some overrides name the hash of a value.
-    pub(super) has_hashed_overrides: bool,
-    /// Whether requests have such a hash in place of the value: those of recordings.
-    pub(super) reads_recordings: bool,
+    pub(super) hashed_overrides: HashedOverrides,
     /// The overrides for networks that cover several keys.
     pub(super) override_networks: Option<Box<Networks<usize>>>,
     /// What is tried in place of the grants.
@@ -290,8 +288,7 @@ impl Rule {
             grants: vec![grant],
             tiers: GrantIndexes::default(),
             overrides: GrantIndexes::default(),
-            has_hashed_overrides: false,
-            reads_recordings: false,
+            hashed_overrides: HashedOverrides::None,
             override_networks: None,
             candidate: None,
             is_candidate: false,

@@ -64,6 +64,11 @@ impl PictureRow {
     }
 }
 
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::format_push_string,
+    reason = "a picture is small, and drawn once"
+)]
 /// A picture of rows over the same time, whose steps are so many seconds long.
 fn drawn(title: &str, rows: &[PictureRow], step: u64) -> String {
     let steps = rows[0].allowed.len() as u64;

@@ -54,6 +54,10 @@ fn wait_for_handler(child: &Child) {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how often it is drawn depends on how long it took"
+)]
 fn a_terminal_shows_progress_and_then_the_report() {
     let folder = ProgramFolder::new();
     folder.write("rules.yaml", RULES);
