@@ -4,7 +4,7 @@ use tidegate_core::ReservationId;
 
 /// A reservation that was asked for. Times are true ones, in microseconds.
 #[derive(Debug)]
-pub(super) struct BookedReservation {
+pub(super) struct SeedReservation {
     pub(super) estimate: u64,
     pub(super) made: MadeOrNot,
     /// The costs it was settled with, in the order of the calls.
@@ -47,7 +47,7 @@ pub(super) enum SettledOrNot {
     Ended,
 }
 
-impl BookedReservation {
+impl SeedReservation {
     pub(super) fn new(estimate: u64) -> Self {
         Self {
             estimate,
@@ -123,21 +123,20 @@ impl BookedReservation {
 mod tests {
     use super::*;
 
-    fn made(estimate: u64) -> BookedReservation {
+    fn made(estimate: u64) -> SeedReservation {
         let (id, answered_at) = (ReservationId::from_u128(1), 100);
-        BookedReservation {
+        SeedReservation {
             made: MadeOrNot::Made { id, answered_at },
             earliest_end: 1_000,
-            ..BookedReservation::new(estimate)
+            ..SeedReservation::new(estimate)
         }
     }
 
     #[test]
     fn the_least_that_is_held_follows_from_the_answers() {
         let mut booked = made(60);
-        let held = |booked: &BookedReservation| {
-            [99, 100, 500, 1_000].map(|at| booked.least_held(at, true))
-        };
+        let held =
+            |booked: &SeedReservation| [99, 100, 500, 1_000].map(|at| booked.least_held(at, true));
         assert_eq!(held(&booked), [0, 60, 60, 0]);
         assert_eq!(booked.least_held(1_000, false), 60);
         booked.settlements.push(AskedSettlement {

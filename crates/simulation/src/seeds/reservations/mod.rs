@@ -8,6 +8,7 @@
 //! - A call that is repeated answers the same.
 
 mod books;
+mod check;
 mod play;
 
 use crate::redis::ScriptChange;

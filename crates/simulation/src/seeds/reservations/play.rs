@@ -1,6 +1,5 @@
-//! A seed as it runs: calls and faults, step by step, and what must hold afterwards.
+//! A seed as it runs: calls and faults, step by step. What must hold afterwards: `check.rs`.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,20 +7,18 @@ use parking_lot::Mutex;
 use tidegate::gate::ReservationError;
 use tidegate::rules::FrontEnd;
 use tidegate::{Attributes, Costs};
-use tidegate_core::ReservationId;
 
 use super::ReservationReport;
-use super::books::{AskedSettlement, BookedReservation, MadeOrNot, SettledOrNot};
+use super::books::{AskedSettlement, MadeOrNot, SeedReservation, SettledOrNot};
 use crate::clocks::BEGIN;
 use crate::instance::InstanceSettings;
 use crate::network::{Latency, Loss};
-use crate::question::Question;
 use crate::random::SeededRandom;
 use crate::redis::ScriptChange;
 use crate::world::World;
 
 /// What the rule grants. Its window, or the time in which it flows back, is much longer than a run.
-const LIMIT: u64 = 300;
+pub(super) const LIMIT: u64 = 300;
 /// The longest estimate, and by how much more a cost may be.
 const MOST: u64 = 60;
 const EXCESS: u64 = 20;
@@ -35,18 +32,16 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// Until all leases have ended, and all calls.
 const QUIET: Duration = Duration::from_secs(3);
 /// How long a call is repeated in the end.
-const PATIENCE: usize = 40;
-/// What flows back of a bucket during a run, and is lost to rounding.
-const BUCKET_SLACK: u64 = 2;
+pub(super) const PATIENCE: usize = 40;
 
-type Books = Arc<Mutex<Vec<BookedReservation>>>;
+type Books = Arc<Mutex<Vec<SeedReservation>>>;
 
 /// What a seed decides before it runs.
 #[derive(Debug)]
-struct ReservationPlan {
-    algorithm: &'static str,
-    is_leased: bool,
-    gives_back: bool,
+pub(super) struct ReservationPlan {
+    pub(super) algorithm: &'static str,
+    pub(super) is_leased: bool,
+    pub(super) gives_back: bool,
     instances: usize,
     /// How many of a thousand steps have a fault.
     faults: u64,
@@ -88,15 +83,15 @@ impl ReservationPlan {
 
 /// A seed, and what is recorded of its run.
 pub(super) struct ReservationRun {
-    plan: ReservationPlan,
-    world: World,
+    pub(super) plan: ReservationPlan,
+    pub(super) world: World,
     random: SeededRandom,
-    books: Books,
+    pub(super) books: Books,
     /// Instances that start again, and when.
     starts: Vec<(u64, usize)>,
     /// Whether units on lease may be lost until the end of the window.
-    has_lost_leases: bool,
-    broken: Vec<String>,
+    pub(super) has_lost_leases: bool,
+    pub(super) broken: Vec<String>,
 }
 
 impl ReservationRun {
@@ -143,10 +138,10 @@ impl ReservationRun {
 
     pub(super) fn report(self) -> ReservationReport {
         let books = self.books.lock();
-        let count = |is: &dyn Fn(&BookedReservation) -> bool| {
+        let count = |is: &dyn Fn(&SeedReservation) -> bool| {
             books.iter().filter(|booked| is(booked)).count() as u64
         };
-        let unanswered = |booked: &BookedReservation| {
+        let unanswered = |booked: &SeedReservation| {
             let calls = booked.settlements.iter();
             let calls = calls.filter(|asked| asked.answer == SettledOrNot::Unknown);
             calls.count() as u64 + u64::from(booked.made == MadeOrNot::Unknown)
@@ -221,7 +216,7 @@ impl ReservationRun {
         let (books, time) = (Arc::clone(&self.books), self.world.time());
         let number = {
             let mut books = books.lock();
-            books.push(BookedReservation::new(estimate));
+            books.push(SeedReservation::new(estimate));
             books.len() - 1
         };
         self.world.spawn(instance, async move {
@@ -355,35 +350,6 @@ impl ReservationRun {
         }
     }
 
-    /// At no time is more held than the limit. It only grows when a reservation is made.
-    fn check_never_over(&mut self) {
-        let books = self.books.lock();
-        let made = books.iter().filter_map(|booked| match booked.made {
-            MadeOrNot::Made { answered_at, .. } => Some(answered_at),
-            _ => None,
-        });
-        let most = LIMIT + self.slack();
-        for at in made {
-            let held = books
-                .iter()
-                .map(|booked| booked.least_held(at, self.plan.gives_back));
-            let held: u64 = held.sum();
-            if held > most {
-                self.broken
-                    .push(format!("{held} of {LIMIT} are held at {at} µs"));
-                return;
-            }
-        }
-    }
-
-    fn slack(&self) -> u64 {
-        if self.plan.algorithm == "token_bucket" {
-            BUCKET_SLACK
-        } else {
-            0
-        }
-    }
-
     /// Waits until nothing goes wrong, settles again what was not answered, and lets the rest end.
     fn recover(&mut self) {
         for instance in 0..self.plan.instances {
@@ -432,81 +398,6 @@ impl ReservationRun {
         }
         self.broken
             .push(format!("settling reservation {number} is never answered"));
-    }
-
-    /// What is charged in the end is what was spent.
-    fn check_in_the_end(&mut self) {
-        let (mut least, mut most) = (0, 0);
-        let left = self.look_at_all();
-        for (number, booked) in self.books.lock().iter().enumerate() {
-            let left = left.get(number).copied().flatten();
-            let (from, to) = booked.in_the_end(left, self.plan.gives_back);
-            (least, most) = (least + from, most + to);
-            let costs: Vec<u64> = booked
-                .settlements
-                .iter()
-                .filter(|asked| matches!(asked.answer, SettledOrNot::Settled { .. }))
-                .map(|asked| asked.cost)
-                .collect();
-            if costs.windows(2).any(|pair| pair[0] != pair[1]) {
-                self.broken
-                    .push(format!("reservation {number} was settled with {costs:?}"));
-            }
-        }
-        if self.plan.is_leased && self.has_lost_leases {
-            most = LIMIT;
-        }
-        let Some(used) = self.used() else {
-            self.broken.push("nothing is decided in the end".to_owned());
-            return;
-        };
-        let slack = self.slack();
-        if used + slack < least.min(LIMIT) || used > most.min(LIMIT) + slack {
-            let mut text = format!("{used} are charged in the end, and not {least}");
-            if most != least {
-                let _ = write!(text, " to {most}");
-            }
-            self.broken.push(text);
-        }
-    }
-
-    /// What each reservation was settled with, if it was.
-    fn look_at_all(&mut self) -> Vec<Option<u64>> {
-        let ids: Vec<Option<ReservationId>> = {
-            let books = self.books.lock();
-            books.iter().map(BookedReservation::id).collect()
-        };
-        let found = Arc::new(Mutex::new(vec![None; ids.len()]));
-        for (number, id) in ids.into_iter().enumerate() {
-            if let (Some(id), Some(gate)) = (id, self.world.gate(0).cloned()) {
-                let found = Arc::clone(&found);
-                self.world.spawn(0, async move {
-                    if let Ok(record) = gate.look_at_reservation(id).await
-                        && record.is_settled
-                    {
-                        found.lock()[number] = record.settlement.settled().plain();
-                    }
-                });
-            }
-        }
-        self.world.run_for(Duration::from_millis(100));
-        let found = found.lock();
-        found.clone()
-    }
-
-    /// How much of the limit is charged.
-    fn used(&mut self) -> Option<u64> {
-        for _ in 0..PATIENCE {
-            self.world.take_answers();
-            self.world.ask(0, Question::new("user_id", "u1"));
-            self.world.run_for(Duration::from_millis(40));
-            let answer = self.world.take_answers().pop();
-            if let Some(answer) = answer.filter(|answer| !answer.is_degraded) {
-                let own = u64::from(answer.is_allowed);
-                return Some(LIMIT - answer.remaining.unwrap_or(0) - own);
-            }
-        }
-        None
     }
 }
 
