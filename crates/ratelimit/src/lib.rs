@@ -7,6 +7,7 @@ pub mod json;
 mod listed;
 mod mode;
 mod names;
+pub mod stats;
 pub mod variables;
 
 pub use listed::listed;

@@ -19,6 +19,7 @@ use crate::decider::{Decider, DeciderParts};
 use crate::kept_counters::{self, KeptCounters};
 use crate::otlp::OtlpCounts;
 use crate::overrides::OverrideBook;
+use crate::ratelimit_stats::ServerStats;
 use crate::record::Recorder;
 use crate::rulebook::RuleBook;
 use crate::store::ServerStore;
@@ -115,6 +116,7 @@ impl Admin {
             bodies,
         } = opened;
         let metrics = Arc::new(Metrics::new());
+        let stats = ServerStats::open(config, &book, &store).map(Arc::new);
         let activity = ServerActivity::new(config, &digest, data.as_ref()).map(Arc::new);
         let keys = LoggedKeys {
             digest: Arc::clone(&digest),
@@ -122,6 +124,7 @@ impl Admin {
         };
         let observer = DecisionObserver::new(Arc::clone(&metrics), keys, activity.clone());
         let observer = observer.with_exchanges(sinks.is_any());
+        let observer = observer.with_stats(stats.as_ref().map(|stats| stats.counters()));
         let observer = Arc::new(observer.with_record(record.clone()));
         let gate = Gate::new(store.to_gate(), rules)
             .with_instances(config.instances)
@@ -145,6 +148,7 @@ impl Admin {
             identity,
             rules_known: Arc::new(move || known_in.need_rules()),
             bodies,
+            stats,
         };
         Self {
             decider: Arc::new(Decider::new(config, parts)),

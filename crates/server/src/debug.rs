@@ -14,6 +14,7 @@ use tidegate_listen::{Drain, ListenSettings};
 use tokio::net::TcpListener;
 
 use crate::admin::Admin;
+use crate::ratelimit_stats::ServerStats;
 
 /// A page of the debug port.
 struct DebugPage {
@@ -25,7 +26,7 @@ struct DebugPage {
     text: fn(&Admin) -> Result<String, &'static str>,
 }
 
-static PAGES: [DebugPage; 2] = [
+static PAGES: [DebugPage; 3] = [
     DebugPage {
         path: "/debug/pprof/",
         about: "not available: this is not a Go program",
@@ -35,6 +36,14 @@ static PAGES: [DebugPage; 2] = [
         path: "/rlconfig",
         about: "the limits in force",
         text: |admin| Ok(tidegate_ratelimit::listed(&admin.gate.rules())),
+    },
+    DebugPage {
+        path: "/stats",
+        about: "counters, by the names of envoyproxy/ratelimit",
+        text: |admin| {
+            let stats = admin.decider.stats.as_deref();
+            stats.map(ServerStats::text).ok_or("nothing is counted")
+        },
     },
 ];
 

@@ -17,6 +17,7 @@ use tidegate_tower::RateLimitLayer;
 use crate::access::Access;
 use crate::body_memory::BodyMemory;
 use crate::config::Config;
+use crate::ratelimit_stats::ServerStats;
 use crate::store::ServerStore;
 use crate::telemetry::DecisionObserver;
 use crate::untrusted_proxies::UntrustedProxies;
@@ -30,6 +31,8 @@ pub(crate) struct DeciderParts {
     /// An error if the rules are not known yet.
     pub(crate) rules_known: ReadyCheck,
     pub(crate) bodies: BodyMemory,
+    /// The stats that envoyproxy/ratelimit has, if they are shown.
+    pub(crate) stats: Option<Arc<ServerStats>>,
 }
 
 /// Decides requests, whatever front end they come through.
@@ -61,6 +64,8 @@ pub(crate) struct Decider {
     pub(crate) envoy_ratelimit: Option<EnvoyRatelimit>,
     rules_known: ReadyCheck,
     draining: Drain,
+    /// The stats that envoyproxy/ratelimit has, if they are shown.
+    pub(crate) stats: Option<Arc<ServerStats>>,
 }
 
 /// Why envoyproxy/ratelimit would not decide.
@@ -75,6 +80,7 @@ impl Decider {
             identity,
             rules_known,
             bodies,
+            stats,
         } = parts;
         Self {
             store,
@@ -94,6 +100,7 @@ impl Decider {
             envoy_ratelimit: config.envoy_ratelimit,
             rules_known,
             draining: Drain::new(),
+            stats,
         }
     }
 

@@ -127,6 +127,7 @@ impl FileDescriptors {
                 + u64::from(config.admin.is_some())
                 + u64::from(config.grpc.is_some())
                 + u64::from(config.debug.is_some())
+                + u64::from(config.stats.prometheus.is_some())
                 + u64::from(config.resp.is_some()),
             upstreams: gateway.map(|gateway| {
                 let routes = gateway.routes.iter();

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use crate::config::Config;
 use crate::http::{Api, ServedCalls};
 use crate::open::Service;
-use crate::{debug, grpc, http, resp};
+use crate::{debug, grpc, http, prometheus, resp};
 
 /// A front end of the server.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct ServedFrontEnd {
     pub(crate) serve: for<'s> fn(&'s Service, TcpListener, Drain) -> BoxFuture<'s, ()>,
 }
 
-pub(crate) static FRONT_ENDS: [ServedFrontEnd; 6] = [
+pub(crate) static FRONT_ENDS: [ServedFrontEnd; 7] = [
     ServedFrontEnd {
         name: "http",
         flag: "--http",
@@ -61,6 +61,13 @@ pub(crate) static FRONT_ENDS: [ServedFrontEnd; 6] = [
         address: |config| config.debug,
         is_optional: true,
         serve: |service, listener, drain| Box::pin(serve_debug(service, listener, drain)),
+    },
+    ServedFrontEnd {
+        name: "prometheus",
+        flag: "the setting `prometheus`",
+        address: |config| Some(config.stats.prometheus.as_ref()?.address),
+        is_optional: true,
+        serve: |service, listener, drain| Box::pin(serve_prometheus(service, listener, drain)),
     },
     ServedFrontEnd {
         name: "resp",
@@ -106,6 +113,15 @@ async fn serve_debug(service: &Service, listener: TcpListener, drain: Drain) {
         ..listening(service, None)
     };
     debug::serve(listener, Arc::clone(&service.admin), settings, drain).await;
+}
+
+async fn serve_prometheus(service: &Service, listener: TcpListener, drain: Drain) {
+    let settings = ListenSettings {
+        tls: None,
+        ..listening(service, None)
+    };
+    let (admin, path) = (Arc::clone(&service.admin), Arc::clone(&service.stats.path));
+    prometheus::serve(listener, admin, path, settings, drain).await;
 }
 
 async fn serve_resp(service: &Service, listener: TcpListener, drain: Drain) {

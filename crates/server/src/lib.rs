@@ -53,6 +53,8 @@ mod overlay_file;
 mod overrides;
 mod prices;
 mod problem;
+mod prometheus;
+mod ratelimit_stats;
 mod record;
 mod recorded;
 mod resp;

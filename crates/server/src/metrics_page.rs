@@ -70,6 +70,13 @@ fn register_server(registry: &mut Registry, admin: &Admin, is_ready: bool) {
             counter(otlp.failures()),
         );
     }
+    if let Some(stats) = &admin.decider.stats {
+        registry.register(
+            "stat_names_full",
+            "Whether stats are counted without the values of requests that should name them, because there are too many",
+            gauge(u64::from(stats.is_full())),
+        );
+    }
     if let Some(gateway) = &admin.gateway {
         gateway.register_metrics(registry);
     }

@@ -32,6 +32,7 @@ use crate::kept_counters::{self, KeptCounters};
 use crate::kept_instances;
 use crate::otlp::Exporter;
 use crate::prices::KeptPrices;
+use crate::ratelimit_stats::StatOutputs;
 use crate::record::Recorder;
 use crate::recorded;
 use crate::rulebook::{self, LastGoodStores, NO_RULES, OpenError, RuleBook};
@@ -66,6 +67,7 @@ pub struct Service {
     pub(crate) next_fetch: Duration,
     pub(crate) drain_delay: Duration,
     pub(crate) exporter: Option<Arc<Mutex<Exporter>>>,
+    pub(crate) stats: StatOutputs,
 }
 
 /// What is followed: files, and the management server.
@@ -185,6 +187,7 @@ impl Service {
             next_fetch,
             drain_delay: config.drain_delay.into(),
             exporter: recorded.exporter,
+            stats: StatOutputs::of(&config.stats),
         })
     }
 }

@@ -25,6 +25,7 @@ use crate::listeners::Listeners;
 use crate::open::{Service, Watches, kept_files};
 use crate::overlay_file;
 use crate::prices::KeptPrices;
+use crate::ratelimit_stats;
 use crate::recorded;
 use crate::run_error::RunError;
 use crate::shared_rules;
@@ -77,6 +78,7 @@ impl Service {
             chore.abort();
         }
         recorded::finish(&admin, self.exporter).await;
+        ratelimit_stats::finish(admin.decider.stats.as_deref(), &self.stats.statsd).await;
         leave(&admin).await;
         // Kept until here, so that held permits are released.
         drop(self.threads);
@@ -127,6 +129,10 @@ impl Service {
             tokio::spawn(KeptPrices::follow(prices)),
             tokio::spawn(fetch_keys(Arc::clone(admin), self.next_fetch)),
             tokio::spawn(token_files::follow(Arc::clone(&admin.decider), tokens)),
+            tokio::spawn(ratelimit_stats::keep_sending(
+                admin.decider.stats.clone(),
+                Arc::clone(&self.stats.statsd),
+            )),
             tokio::spawn(recorded::keep_sending(
                 Arc::clone(admin),
                 self.exporter.clone(),

@@ -16,6 +16,8 @@ pub struct TestServer {
     pub grpc: Option<SocketAddr>,
     /// The debug port, if there is one.
     pub debug: Option<SocketAddr>,
+    /// The port for Prometheus, if there is one.
+    pub prometheus: Option<SocketAddr>,
     /// The Redis protocol, if it is served.
     pub resp: Option<SocketAddr>,
     /// The gateway, if there is one.
@@ -43,6 +45,7 @@ impl TestServer {
             admin: find("admin"),
             grpc: find("grpc"),
             debug: find("debug"),
+            prometheus: find("prometheus"),
             resp: find("resp"),
             gateway: find("gateway"),
             token,

@@ -8,6 +8,17 @@ use super::reader::{MapOfSetting, Reader, map_of, span};
 
 const TAGS: &str = "EXTRA_TAGS";
 
+/// The variables that say something of servers of statsd.
+const STATSD: [&str; 7] = [
+    "USE_STATSD",
+    "USE_DOG_STATSD",
+    "STATSD_HOST",
+    "STATSD_PORT",
+    "STATSD_PROTOCOL",
+    "STATS_FLUSH_INTERVAL",
+    TAGS,
+];
+
 pub(super) fn read(reader: &mut Reader<'_>) {
     if reader.is_true("DISABLE_STATS") {
         for key in ["statsd", "prometheus"] {
@@ -27,17 +38,21 @@ pub(super) fn read(reader: &mut Reader<'_>) {
     let is_on = if reader.is_set("USE_STATSD") {
         reader.is_true("USE_STATSD")
     } else {
-        !has_prometheus
+        !has_prometheus && !is_dog
     };
-    if is_dog || is_on {
-        statsd(reader, is_dog);
-    } else {
-        reader.set(
-            "statsd",
-            Node::setting("USE_STATSD", "off"),
-            &["USE_STATSD"],
-        );
+    let mut servers = Vec::new();
+    for is_dog in [is_on.then_some(false), is_dog.then_some(true)] {
+        servers.extend(is_dog.map(|is_dog| statsd(reader, is_dog)));
     }
+    let node = match servers.len() {
+        0 => Node::setting("USE_STATSD", "off"),
+        1 => servers.remove(0),
+        _ => Node {
+            value: Value::List(servers),
+            place: Place::Setting("USE_STATSD".to_owned()),
+        },
+    };
+    reader.set("statsd", node, &STATSD);
 }
 
 fn prometheus(reader: &mut Reader<'_>) {
@@ -60,7 +75,7 @@ fn prometheus(reader: &mut Reader<'_>) {
     }
     let name = "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS";
     if reader.is_true(name) {
-        prometheus.put_text("milliseconds", name, "true");
+        prometheus.put_text("response_time", name, "milliseconds");
     }
     put_tags(reader, &mut prometheus);
     reader.set("prometheus", prometheus.into_node(), &["USE_PROMETHEUS"]);
@@ -73,7 +88,7 @@ fn put_tags(reader: &Reader<'_>, sink: &mut MapOfSetting) {
     }
 }
 
-fn statsd(reader: &mut Reader<'_>, is_dog: bool) {
+fn statsd(reader: &mut Reader<'_>, is_dog: bool) -> Node {
     let named = if is_dog {
         "USE_DOG_STATSD"
     } else {
@@ -94,22 +109,13 @@ fn statsd(reader: &mut Reader<'_>, is_dog: bool) {
     }
     let name = "STATS_FLUSH_INTERVAL";
     if let Some(duration) = reader.duration(name) {
-        statsd.put_text("flush", name, &span(duration));
+        statsd.put_text("interval", name, &span(duration));
     }
     put_tags(reader, &mut statsd);
     if is_dog {
         put_mogrifiers(reader, &mut statsd);
     }
-    let variables = [
-        "USE_STATSD",
-        "STATSD_HOST",
-        "STATSD_PORT",
-        "STATSD_PROTOCOL",
-        named,
-        name,
-        TAGS,
-    ];
-    reader.set("statsd", statsd.into_node(), &variables);
+    statsd.into_node()
 }
 
 /// The variables `DOG_STATSD_MOGRIFIER_{NAME}_PATTERN`, `_NAME` and `_TAGS` of each name in the list.

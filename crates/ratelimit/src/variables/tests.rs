@@ -69,7 +69,7 @@ fn without_variables_the_defaults_of_envoyproxy_ratelimit_are_made() {
         "grpc_max_connection_age: 86400s",
         "grpc_max_connection_age_grace: 3600s",
         "rules: /srv/runtime_data/current/config",
-        "statsd: {address: localhost:8125, protocol: tcp, flush: 10s}",
+        "statsd: {address: localhost:8125, protocol: tcp, interval: 10s}",
         "log_level: warn",
         "log_format: text",
     ];
@@ -120,7 +120,7 @@ fn the_port_of_a_service_of_kubernetes_is_no_port() {
         .unwrap();
     assert_eq!(
         statsd.shown(),
-        "statsd: {address: localhost:8125, protocol: tcp, flush: 10s}"
+        "statsd: {address: localhost:8125, protocol: tcp, interval: 10s}"
     );
 }
 
@@ -245,18 +245,19 @@ fn a_prefix_of_keys_is_a_namespace_in_its_letters() {
 #[test]
 fn sinks_by_hand() {
     #[rustfmt::skip]
-    let table: [(&[(&str, &str)], &[&str]); 9] = [
+    let table: [(&[(&str, &str)], &[&str]); 10] = [
         (&[("USE_STATSD", "false")], &["statsd: off"]),
-        (&[("STATSD_HOST", "s"), ("STATSD_PORT", "1"), ("STATSD_PROTOCOL", "UDP"), ("STATS_FLUSH_INTERVAL", "500ms")], &["statsd: {address: s:1, protocol: udp, flush: 500ms}"]),
-        (&[("EXTRA_TAGS", "a:b,c:d")], &["statsd: {address: localhost:8125, protocol: tcp, flush: 10s, tags: {a: b, c: d}}"]),
+        (&[("USE_STATSD", "true"), ("USE_DOG_STATSD", "true")], &["statsd: [{address: localhost:8125, protocol: tcp, interval: 10s}, {address: localhost:8125, dialect: dogstatsd, interval: 10s}]"]),
+        (&[("STATSD_HOST", "s"), ("STATSD_PORT", "1"), ("STATSD_PROTOCOL", "UDP"), ("STATS_FLUSH_INTERVAL", "500ms")], &["statsd: {address: s:1, protocol: udp, interval: 500ms}"]),
+        (&[("EXTRA_TAGS", "a:b,c:d")], &["statsd: {address: localhost:8125, protocol: tcp, interval: 10s, tags: {a: b, c: d}}"]),
         (&[("DISABLE_STATS", "true"), ("USE_PROMETHEUS", "true")], &["statsd: off", "prometheus: off"]),
         (&[("USE_PROMETHEUS", "true")], &["prometheus: {address: [::]:9090, path: /metrics}"]),
         (&[("USE_PROMETHEUS", "true"), ("PROMETHEUS_ADDR", "127.0.0.1:1"), ("PROMETHEUS_PATH", "/m"), ("PROMETHEUS_MAPPER_YAML", "f"), ("PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", "1"), ("EXTRA_TAGS", "a:b")],
-            &["prometheus: {address: 127.0.0.1:1, path: /m, mapping: f, milliseconds: true, tags: {a: b}}"]),
-        (&[("USE_PROMETHEUS", "true"), ("USE_STATSD", "true")], &["prometheus: {address: [::]:9090, path: /metrics}", "statsd: {address: localhost:8125, protocol: tcp, flush: 10s}"]),
-        (&[("USE_DOG_STATSD", "true")], &["statsd: {address: localhost:8125, dialect: dogstatsd, flush: 10s}"]),
+            &["prometheus: {address: 127.0.0.1:1, path: /m, mapping: f, response_time: milliseconds, tags: {a: b}}"]),
+        (&[("USE_PROMETHEUS", "true"), ("USE_STATSD", "true")], &["prometheus: {address: [::]:9090, path: /metrics}", "statsd: {address: localhost:8125, protocol: tcp, interval: 10s}"]),
+        (&[("USE_DOG_STATSD", "true")], &["statsd: {address: localhost:8125, dialect: dogstatsd, interval: 10s}"]),
         (&[("USE_DOG_STATSD", "true"), ("USE_DOG_STATSD_MOGRIFIERS", "one,TWO"), ("DOG_STATSD_MOGRIFIER_ONE_PATTERN", "^a(.*)"), ("DOG_STATSD_MOGRIFIER_ONE_NAME", "b"), ("DOG_STATSD_MOGRIFIER_ONE_TAGS", "t:$1"), ("DOG_STATSD_MOGRIFIER_TWO_PATTERN", "x")],
-            &["statsd: {address: localhost:8125, dialect: dogstatsd, flush: 10s, mogrifiers: [{pattern: ^a(.*), name: b, tags: {t: $1}}, {pattern: x}]}"]),
+            &["statsd: {address: localhost:8125, dialect: dogstatsd, interval: 10s, mogrifiers: [{pattern: ^a(.*), name: b, tags: {t: $1}}, {pattern: x}]}"]),
     ];
     for (set, expected) in table {
         assert_eq!(made(set), expected, "{set:?}");

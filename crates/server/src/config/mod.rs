@@ -16,6 +16,7 @@ mod redis;
 mod secret;
 mod settings;
 mod size;
+mod stats;
 mod telemetry;
 mod tokens;
 mod usage;
@@ -27,6 +28,7 @@ pub use gateway::GatewayConfig;
 pub use record::RecordSettings;
 pub use redis::RedisTlsFiles;
 pub use settings::{SETTINGS, Setting, schema};
+pub use stats::{PrometheusSettings, StatsSettings, StatsdSettings};
 pub(crate) use tokens::{token_in_file, weakness};
 pub use usage::UsageConfig;
 pub(crate) use usage::read_prices;
@@ -150,6 +152,8 @@ pub struct Config {
     pub record: Option<RecordSettings>,
     /// Where telemetry is sent over OTLP, if it is.
     pub otlp: Option<OtlpSettings>,
+    /// What is counted as envoyproxy/ratelimit counts it, and where it goes.
+    pub stats: StatsSettings,
     /// Settings without effect, to be logged.
     pub notes: Vec<String>,
     /// The same of the variables of envoyproxy/ratelimit, if they are read.

@@ -17,8 +17,8 @@ use super::size::{activity_memory, at_least_1_mib};
 use super::telemetry::{log, otlp};
 use super::{
     ActivityMode, Config, Overrides, RulePath, SETTINGS, TlsFiles, access_log, counters,
-    descriptors, envoy_ratelimit, gateway, identify, record, redis, secret, settings, tokens,
-    variables, xds,
+    descriptors, envoy_ratelimit, gateway, identify, record, redis, secret, settings, stats,
+    tokens, variables, xds,
 };
 
 const THROTTLE: &str = "throttle_on_store_failure";
@@ -106,6 +106,7 @@ pub(super) fn config(
     let access_log = access_log::read(&fields, problems);
     let record = record::read(&fields, problems);
     let otlp = otlp(&fields, problems);
+    let stats = stats::read(&fields, problems);
     fields.done(problems);
     let named = named_variables(&node);
     variables::check(&overrides.variables, &named, &mut notes, problems);
@@ -161,6 +162,7 @@ pub(super) fn config(
         access_log,
         record,
         otlp,
+        stats: stats?,
         notes,
         variable_notes: replaced.map_or_else(Vec::new, |read| read.notes.clone()),
     })

@@ -100,7 +100,7 @@ const fn flag(value: &'static str, key: Key) -> Setting {
 
 /// All settings, in the order of the reference page.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 90] = [
+pub static SETTINGS: [Setting; 94] = [
     flag("ADDR", Key::new("http", ADDRESS, "where HTTP is served").or("127.0.0.1:8080")),
     flag("ADDR", Key::new("admin", ADDRESS, "where the whole HTTP API is served with the console and the metrics, so that `http` has only what services and probes call; off if not set")),
     flag("ADDR|off", Key::new("grpc", Kind::Any(&[OFF, ADDRESS]), "where gRPC is served, or `off`").or("127.0.0.1:8081")),
@@ -189,8 +189,41 @@ pub static SETTINGS: [Setting; 90] = [
     variable(Key::new("record", Kind::Any(&[PATH, Kind::Map(&RECORD)]), "where decisions are recorded, for `tidegate simulate`: `off`, a file, or a map").or("off")),
     variable(Key::new("otlp", Kind::Pattern("^https?://"), "the collector that traces and metrics are sent to, over OTLP/HTTP; none if not set").like("http://127.0.0.1:4318")),
     variable(Key::new("otlp_sampling", Kind::Text(r"^(0|1|0?\.[0-9]+|1\.0+)$"), "the share of requests that are traced, from 0 to 1, if their caller has not decided").or("0.01").needs(&["otlp"])),
+    variable(Key::new("statsd", Kind::OneOrMore(0, &STATSD_SERVER), "the server of statsd that stats are sent to, as envoyproxy/ratelimit does: `off`, a host and a port, a map, or a list of these").or("off")),
+    variable(Key::new("prometheus", Kind::Any(&[OFF, ADDRESS, Kind::Map(&PROMETHEUS)]), "where the stats of envoyproxy/ratelimit are served for Prometheus, with all other metrics: `off`, an address, or a map").or("off")),
+    variable(Key::new("near_limit_ratio", Kind::Text(r"^[0-9.]+(e-?[0-9]+)?$"), "from which share of a limit its use counts as near it, in these stats").or("0.8")),
+    variable(Key::new("stat_names", Kind::Whole(0, 1_000_000), "how many names of these stats values of requests may make").or("10000")),
     flag("FILE", Key::new("config", PATH, "the YAML file with these settings")),
     flag("NAME", Key::new("as", Kind::Words(&[EnvoyRatelimit::NAME]), "the server to run in place of: `envoy-ratelimit` reads the variables of envoyproxy/ratelimit")),
+];
+
+const STATSD_SERVER: Kind = Kind::Any(&[OFF, ADDRESS, Kind::Map(&STATSD)]);
+const TAGS: Kind = Kind::MapOf("", &Kind::Text(""));
+
+#[rustfmt::skip]
+pub(super) static STATSD: [Key; 6] = [
+    Key::new("address", ADDRESS, "its host and port").or("localhost:8125"),
+    Key::new("protocol", Kind::Words(&["tcp", "udp"]), "how it is sent to; `udp` with `dialect: dogstatsd`, otherwise `tcp` if not set"),
+    Key::new("interval", SPAN, "how often, `1ms` to `24h`").or("10s"),
+    Key::new("dialect", Kind::Words(&["statsd", "dogstatsd"]), "how tags are written").or("statsd"),
+    Key::new("tags", TAGS, "the tags of each line").or("{}"),
+    Key::new("mogrifiers", Kind::List(0, &Kind::Map(&MOGRIFIER)), "how names are rewritten for DogStatsD; the first that matches counts").or("[]"),
+];
+
+#[rustfmt::skip]
+pub(super) static MOGRIFIER: [Key; 3] = [
+    Key::new("pattern", Kind::Text(""), "a regular expression for names").required().like(r"^ratelimit\.(.*)$"),
+    Key::new("name", Kind::Text(""), "the new name, with `$1` for the first group").required().like("rl.$1"),
+    Key::new("tags", TAGS, "the tags, with `$1` in their values").or("{}"),
+];
+
+#[rustfmt::skip]
+pub(super) static PROMETHEUS: [Key; 5] = [
+    Key::new("address", ADDRESS, "where it is served").or("127.0.0.1:9090"),
+    Key::new("path", Kind::Pattern("^/"), "the path of the page").or("/metrics"),
+    Key::new("mapping", PATH, "a file of `statsd_exporter` that names the series; the built-in names if not set"),
+    Key::new("response_time", Kind::Words(&["seconds", "milliseconds"]), "what the built-in names show times of calls in").or("seconds"),
+    Key::new("tags", TAGS, "the labels of each series").or("{}"),
 ];
 
 #[rustfmt::skip]

@@ -634,3 +634,60 @@ fn a_recording_is_a_file_or_a_map() {
         assert!(problems.contains(message), "{yaml}: {problems}");
     }
 }
+
+#[test]
+fn stats_go_to_servers_of_statsd_and_to_prometheus() {
+    let read = |yaml: &str| load(yaml, &[], &[]).unwrap_or_else(|problems| panic!("{problems}"));
+    let stats = read("").stats;
+    assert!(stats.statsd.is_empty() && stats.prometheus.is_none());
+    assert_eq!(stats.names, 10_000);
+    let plain = &read("statsd: stats:8125\n").stats.statsd[0];
+    assert_eq!(
+        (plain.address.as_str(), plain.is_udp),
+        ("stats:8125", false)
+    );
+    assert_eq!(plain.interval, Micros::from_seconds(10));
+    let variables = [
+        ("TIDEGATE_STATSD", "[::1]:1"),
+        ("TIDEGATE_PROMETHEUS", "127.0.0.1:2"),
+    ];
+    let stats = load("", &variables, &[]).unwrap().stats;
+    assert_eq!(stats.statsd[0].address, "[::1]:1");
+    let prometheus = stats.prometheus.unwrap();
+    assert_eq!(
+        (prometheus.address.port(), prometheus.path.as_str()),
+        (2, "/metrics")
+    );
+    let both = "statsd:
+- {}
+- {dialect: dogstatsd, interval: 1s, tags: {a: b}, mogrifiers: [{pattern: '(.*)', name: x.$1}]}
+prometheus: {path: /m, mapping: f.yaml, response_time: milliseconds, tags: {zone: 1}}
+near_limit_ratio: 0.5
+";
+    let stats = read(both).stats;
+    assert_eq!(stats.statsd[0].address, "localhost:8125");
+    assert!(stats.statsd[1].is_udp);
+    let tag = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    assert_eq!(stats.statsd[1].tags, [tag("a", "b")]);
+    let prometheus = stats.prometheus.unwrap();
+    assert_eq!(prometheus.tags, [tag("zone", "1")]);
+    assert_eq!(prometheus.mapping, Some(PathBuf::from("f.yaml")));
+    #[rustfmt::skip]
+    let wrong = [
+        ("statsd: nowhere",                                             "`nowhere` is not the address of a server"),
+        ("statsd: {port: 1}",                                           "unknown key `port`"),
+        ("statsd: {interval: 1us}",                                     "`1us` is out of range"),
+        ("statsd: {dialect: dogstatsd, protocol: tcp}",                 "DogStatsD is sent over UDP"),
+        ("statsd: {mogrifiers: []}",                                    "add `dialect: dogstatsd`"),
+        ("statsd: {dialect: dogstatsd, mogrifiers: [{pattern: (, name: a}]}", "is not a regular expression"),
+        ("statsd: {tags: {a: [b]}}",                                    "field `statsd.tags.a`: this must be text"),
+        ("prometheus: 9090",                                            "`9090` is not an address to listen on"),
+        ("prometheus: {path: m}",                                       "`m` is not a path"),
+        ("near_limit_ratio: -1",                                        "`-1` is not a share of a limit"),
+        ("stat_names: 1000001",                                         "from 0 to 1000000"),
+    ];
+    for (yaml, message) in wrong {
+        let problems = load(&format!("{yaml}\n"), &[], &[]).unwrap_err();
+        assert!(problems.contains(message), "{yaml}: {problems}");
+    }
+}

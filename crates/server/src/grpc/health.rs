@@ -10,6 +10,7 @@ use tidegate_codec::grpc::decode;
 use tidegate_codec::grpc::proto::health::{HealthCheckRequest, HealthCheckResponse, ServingStatus};
 use tidegate_listen::Drain;
 use tidegate_ratelimit::EnvoyRatelimit;
+use tidegate_ratelimit::stats::CountedMethod;
 
 use super::body::GrpcBody;
 use super::call::SERVICES;
@@ -26,6 +27,8 @@ pub(super) async fn check(
     decider: &Arc<Decider>,
     body: Incoming,
 ) -> Result<Response<GrpcBody>, Status> {
+    let stats = decider.stats.as_ref();
+    let _timer = stats.map(|stats| stats.call(CountedMethod::Check));
     let asked: HealthCheckRequest = decode(message(decider, body).await?)?;
     let service = &asked.service;
     if !is_known(decider, service) {

@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use tidegate::rules::{FrontEnd, RuleSet};
 use tidegate_codec::grpc::proto::rate_limit::RateLimitRequest;
 use tidegate_codec::grpc::{self, RateLimitAnswer, RateLimitCall};
+use tidegate_ratelimit::stats::CountedMethod;
 
 use super::body::GrpcBody;
 use super::status::{Code, Status};
@@ -21,6 +22,27 @@ const STORE_UNAVAILABLE: &str =
     "the store cannot be reached, and `on_store_failure` of a limit is `error`";
 
 pub(super) async fn answer(
+    decider: &Arc<Decider>,
+    parts: &Parts,
+    body: Incoming,
+) -> Result<Response<GrpcBody>, Status> {
+    let stats = decider.stats.as_ref();
+    let _timer = stats.map(|stats| stats.call(CountedMethod::ShouldRateLimit));
+    let answered = read_and_decide(decider, parts, body).await;
+    count_failed(decider, &answered);
+    answered
+}
+
+/// Counts a call that failed. One that fails for its store was decided, and is counted with its limits.
+fn count_failed<T>(decider: &Decider, answered: &Result<T, Status>) {
+    if let (Some(stats), Err(status)) = (&decider.stats, answered)
+        && !status.says(STORE_UNAVAILABLE)
+    {
+        stats.failed();
+    }
+}
+
+async fn read_and_decide(
     decider: &Arc<Decider>,
     parts: &Parts,
     body: Incoming,
@@ -41,8 +63,13 @@ pub(super) async fn answer(
 
 /// The answer to a call that has not come over gRPC, as a message with its prefix.
 pub(crate) async fn decide(decider: &Decider, asked: &RateLimitCall<'_>) -> Result<Bytes, Status> {
-    need_rules(decider)?;
-    decide_known(decider, asked).await
+    let known = need_rules(decider);
+    let answered = match known {
+        Ok(()) => decide_known(decider, asked).await,
+        Err(status) => Err(status),
+    };
+    count_failed(decider, &answered);
+    answered
 }
 
 /// Refuses a call that cannot be decided because the rules are not known.
@@ -63,6 +90,9 @@ async fn decide_known(decider: &Decider, asked: &RateLimitCall<'_>) -> Result<By
         parts: &parts,
         decisions: receipt.decisions(),
     };
+    if let Some(stats) = &decider.stats {
+        stats.decided(&rules, &parts, answer.decisions, decider.answers.shadow);
+    }
     if answer.decisions.fail_call() {
         return Err(Status::new(Code::Unavailable, STORE_UNAVAILABLE));
     }

@@ -46,6 +46,11 @@ impl Status {
         Self::new(Code::InvalidArgument, message)
     }
 
+    /// Whether it has this message.
+    pub(super) fn says(&self, message: &str) -> bool {
+        self.message == message
+    }
+
     /// A reply with this status and no message.
     pub(super) fn reply(&self) -> Response<GrpcBody> {
         let mut reply = Response::new(GrpcBody::empty());

@@ -1,12 +1,27 @@
 //! The metrics of the store.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use prometheus_client::registry::Registry;
 use tidegate::MemoryStats;
+use tidegate_ratelimit::stats::RedisPoolStats;
 
 use super::{ServerStore, StoreCalls, redis_metrics};
 use crate::telemetry::{counter, gauge};
 
 impl ServerStore {
+    /// The connections to Redis, if there is one, as envoyproxy/ratelimit counts them.
+    pub(crate) fn redis_pool(&self) -> Option<RedisPoolStats> {
+        let stats = self.redis()?.stats();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (total, closed) = (count(&stats.connects), count(&stats.falls));
+        Some(RedisPoolStats {
+            active: total.saturating_sub(closed),
+            total,
+            closed,
+        })
+    }
+
     /// Registers the metrics of the store.
     pub(crate) fn register_metrics(&self, registry: &mut Registry) {
         match self {

@@ -9,6 +9,7 @@ use tidegate::rules::{Rule, RuleSet};
 use tidegate::store::Charge;
 use tidegate::{Attributes, CostUnit, Costs, Timestamp};
 use tidegate_listen::clock::TickClock;
+use tidegate_ratelimit::stats::RateLimitStats;
 
 use super::Metrics;
 use super::exchanges;
@@ -26,6 +27,8 @@ pub(crate) struct DecisionObserver {
     activity: Option<Arc<ServerActivity>>,
     /// None if decisions are not recorded.
     record: Option<Arc<Recorder>>,
+    /// None if nothing shows them.
+    stats: Option<Arc<RateLimitStats>>,
     /// The latest timestamp of a request, in microseconds; zero if none had one.
     latest_time: AtomicU64,
     /// Whether requests are observed to their end, so that decisions are noted with them.
@@ -45,6 +48,7 @@ impl DecisionObserver {
             denials: DenialLog::new(keys),
             activity,
             record: None,
+            stats: None,
             latest_time: AtomicU64::new(0),
             has_exchanges: false,
         }
@@ -61,6 +65,11 @@ impl DecisionObserver {
     /// The same observer, which records decisions.
     pub(crate) fn with_record(self, record: Option<Arc<Recorder>>) -> Self {
         Self { record, ..self }
+    }
+
+    /// The same observer, which names stats by the rules in force.
+    pub(crate) fn with_stats(self, stats: Option<Arc<RateLimitStats>>) -> Self {
+        Self { stats, ..self }
     }
 
     /// The latest timestamp of a request: the current time of a replay.
@@ -139,6 +148,9 @@ impl Observer for DecisionObserver {
     fn rules_changed(&self, rules: &RuleSet) {
         if let Some(record) = &self.record {
             record.rules_changed(rules);
+        }
+        if let Some(stats) = &self.stats {
+            stats.rules_changed(rules);
         }
     }
 

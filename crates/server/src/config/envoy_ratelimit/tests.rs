@@ -7,7 +7,7 @@ use super::super::tests::load;
 use super::*;
 
 /// Settings that variables make and that are not there yet.
-const MISSING: [&str; 18] = [
+const MISSING: [&str; 14] = [
     "all_or_nothing",
     "dynamic_metadata",
     "envoy_headers",
@@ -18,14 +18,10 @@ const MISSING: [&str; 18] = [
     "grpc_tls_client_name",
     "grpc_tls_key",
     "merge_domains",
-    "near_limit_ratio",
     "otlp_service",
-    "prometheus",
     "quota",
     "redis_name_check",
     "shadow",
-    "statsd",
-    "xds",
 ];
 
 fn load_as(yaml: &str, variables: &[(&str, &str)]) -> Result<Config, String> {

@@ -40,6 +40,7 @@ fn connect() -> Client {
         identity: Arc::default(),
         rules_known: Arc::new(|| Ok(())),
         bodies: BodyMemory::of(1 << 20),
+        stats: None,
     };
     let decider = Arc::new(Decider::new(&config, parts));
     let drain = Drain::new();

@@ -11,6 +11,7 @@ mod health_and_reflection;
 mod malformed;
 mod quotas;
 mod secure;
+mod stats;
 
 use http::uri::PathAndQuery;
 use prost::Message;
