@@ -147,6 +147,19 @@ fn check(text: &str, algorithm: &str, goal: SuggestGoal, what: &str) {
     let (count, is_bucket) = (number("requests_per_window"), algorithm.ends_with("bucket"));
     if is_bucket {
         assert!((1..=count).contains(&number("burst")), "{what}");
+        // The rate is that of a log of requests with the same window.
+        let log = |count: u64| {
+            let limit = format!("{count}/30s, algorithm: sliding_window_log");
+            denied(
+                text,
+                &format!("rules: [{{id: per-ip, per: [ip], limit: {limit}}}]"),
+            )
+        };
+        assert!(part(log(count)) <= most, "{what}: the rate");
+        assert!(
+            count == 1 || part(log(count - 1)) > most,
+            "{what}: a smaller rate keeps the goal"
+        );
         if number("burst") > 1 {
             let less = denied(
                 text,
