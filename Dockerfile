@@ -13,6 +13,9 @@ FROM debian:trixie-slim
 RUN install --directory --owner 10001 --group 10001 --mode 0750 /var/lib/tidegate
 COPY --from=build /src/target/dist/tidegate /usr/local/bin/tidegate
 
+# Where envoyproxy/ratelimit has its program: started by this name, it runs in its place.
+RUN ln --symbolic /usr/local/bin/tidegate /bin/ratelimit
+
 # A container is reached from outside of it, so the server listens on all addresses here. Who is outside may check; to read and
 # change rules, and to reset, takes a token: set TIDEGATE_TOKEN.
 ENV TIDEGATE_HTTP=0.0.0.0:8080 \

@@ -1,6 +1,6 @@
 """Checks an image archive by what the OCI specification and this project promise, without a container engine.
 
-python3 packaging/check_image.py ARCHIVE LARGEST
+python3 packaging/check_image.py ARCHIVE plain|ratelimit LARGEST
 """
 
 import gzip
@@ -16,7 +16,10 @@ def check(holds, what):
         sys.exit(f"image: {what}")
 
 
-def main(archive, largest):
+STARTS = {"plain": ["/usr/local/bin/tidegate", "serve"], "ratelimit": ["/bin/ratelimit"]}
+
+
+def main(archive, variant, largest):
     with tarfile.open(archive) as tar:
         files = {member.name: tar.extractfile(member).read() for member in tar if member.isfile()}
 
@@ -27,29 +30,37 @@ def main(archive, largest):
         return content
 
     check(json.loads(files["oci-layout"]) == {"imageLayoutVersion": "1.0.0"}, "no OCI layout")
-    manifests = json.loads(files["index.json"])["manifests"]
-    if manifests[0]["mediaType"].endswith("index.v1+json"):
-        manifests = json.loads(blob(manifests[0]))["manifests"]
-    for descriptor in manifests:
-        manifest = json.loads(blob(descriptor))
-        config = json.loads(blob(manifest["config"]))
-        platform = {key: config[key] for key in ("architecture", "os")}
-        check(platform == descriptor["platform"], f"an image for {platform} is listed for {descriptor['platform']}")
-        check(config["config"]["User"] == "10001:10001", "it runs as another user than 10001")
-        labels = config["config"]["Labels"]
-        for name in ("title", "description", "version", "revision", "created", "licenses"):
-            check(labels.get(f"org.opencontainers.image.{name}"), f"no label {name}")
-        layers = [gzip.decompress(blob(layer)) for layer in manifest["layers"]]
-        check(["sha256:" + hashlib.sha256(layer).hexdigest() for layer in layers] == config["rootfs"]["diff_ids"], "the layers have other digests")
-        entries = {entry.name: entry for layer in layers for entry in tarfile.open(fileobj=io.BytesIO(layer))}
-        program, data = entries["usr/local/bin/tidegate"], entries["var/lib/tidegate"]
-        check((program.mode, program.uid) == (0o755, 0), "the program can be changed by the server, or not be started")
-        check((data.mode, data.uid, data.gid) == (0o750, 10001, 10001), "the data directory is not the server's own")
-        check(entries["etc/ssl/certs/ca-certificates.crt"].size > 100_000, "no certificates")
-        size = sum(layer["size"] for layer in manifest["layers"])
-        unpacked = sum(map(len, layers))
-        check(unpacked <= int(largest), f"{platform['architecture']} has {unpacked} bytes, more than {largest}")
-        print(f"image for {platform['architecture']}: {size} bytes, {unpacked} unpacked")
+    (top,) = json.loads(files["index.json"])["manifests"]
+    tag = top["annotations"]["org.opencontainers.image.ref.name"]
+    check(tag.endswith("-ratelimit") == (variant == "ratelimit"), f"the image {tag} is not the variant {variant}")
+    is_index = top["mediaType"].endswith("index.v1+json")
+    for descriptor in json.loads(blob(top))["manifests"] if is_index else [top]:
+        check_image(blob, descriptor, STARTS[variant], int(largest))
+
+
+def check_image(blob, descriptor, start, largest):
+    manifest = json.loads(blob(descriptor))
+    config = json.loads(blob(manifest["config"]))
+    platform = {key: config[key] for key in ("architecture", "os")}
+    check(platform == descriptor["platform"], f"an image for {platform} is listed for {descriptor['platform']}")
+    settings = config["config"]
+    check(settings["User"] == "10001:10001", "it runs as another user than 10001")
+    check(settings["Entrypoint"] + settings.get("Cmd", []) == start, f"it is started as {settings['Entrypoint']}, not {start}")
+    labels = settings["Labels"]
+    for name in ("title", "description", "version", "revision", "created", "licenses"):
+        check(labels.get(f"org.opencontainers.image.{name}"), f"no label {name}")
+    layers = [gzip.decompress(blob(layer)) for layer in manifest["layers"]]
+    check(["sha256:" + hashlib.sha256(layer).hexdigest() for layer in layers] == config["rootfs"]["diff_ids"], "the layers have other digests")
+    entries = {entry.name: entry for layer in layers for entry in tarfile.open(fileobj=io.BytesIO(layer))}
+    program, data = entries["usr/local/bin/tidegate"], entries["var/lib/tidegate"]
+    check((program.mode, program.uid) == (0o755, 0), "the program can be changed by the server, or not be started")
+    check(entries["bin/ratelimit"].linkname == "/usr/local/bin/tidegate", "the program is not there by the name of envoyproxy/ratelimit")
+    check((data.mode, data.uid, data.gid) == (0o750, 10001, 10001), "the data directory is not the server's own")
+    check(entries["etc/ssl/certs/ca-certificates.crt"].size > 100_000, "no certificates")
+    size = sum(layer["size"] for layer in manifest["layers"])
+    unpacked = sum(map(len, layers))
+    check(unpacked <= largest, f"{platform['architecture']} has {unpacked} bytes, more than {largest}")
+    print(f"image for {platform['architecture']}, started as {start[0]}: {size} bytes, {unpacked} unpacked")
 
 
 main(*sys.argv[1:])

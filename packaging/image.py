@@ -1,7 +1,7 @@
 """Writes an OCI image index as one archive, without a container engine: for each program one layer with it, the certificates of
 public authorities, and the folder for its data. Everything in it depends on the arguments alone: the same input gives the same bytes.
 
-python3 packaging/image.py ARCHIVE VERSION REVISION SECONDS LEVEL CERTIFICATES PROGRAM...
+python3 packaging/image.py ARCHIVE plain|ratelimit VERSION REVISION SECONDS LEVEL CERTIFICATES PROGRAM...
 """
 
 import datetime
@@ -40,6 +40,11 @@ class Tar:
         self.tar = tarfile.open(fileobj=self.bytes, mode="w", format=tarfile.USTAR_FORMAT)
         self.seconds = seconds
 
+    def link(self, name, target):
+        entry = tarfile.TarInfo(name)
+        entry.mtime, entry.mode, entry.type, entry.linkname = self.seconds, 0o777, tarfile.SYMTYPE, target
+        self.tar.addfile(entry)
+
     def add(self, name, content=None, mode=0o644, user=0):
         entry = tarfile.TarInfo(name)
         entry.mtime, entry.mode, entry.uid, entry.gid = self.seconds, mode, user, user
@@ -57,13 +62,15 @@ class Tar:
 
 def layer(program, certificates, seconds):
     tar = Tar(seconds)
-    for folder in ("etc", "etc/ssl", "etc/ssl/certs", "usr", "usr/local", "usr/local/bin", "var", "var/lib"):
+    for folder in ("bin", "etc", "etc/ssl", "etc/ssl/certs", "usr", "usr/local", "usr/local/bin", "var", "var/lib"):
         tar.add(folder, mode=0o755)
     tar.add("var/lib/tidegate", mode=0o750, user=USER)
     tar.add("etc/passwd", f"root:x:0:0:root:/:/sbin/nologin\ntidegate:x:{USER}:{USER}::/var/lib/tidegate:/sbin/nologin\n".encode())
     tar.add("etc/group", f"root:x:0:\ntidegate:x:{USER}:\n".encode())
     tar.add("etc/ssl/certs/ca-certificates.crt", certificates)
     tar.add("usr/local/bin/tidegate", program, mode=0o755)
+    # Where envoyproxy/ratelimit has its program: started by this name, it runs in its place.
+    tar.link("bin/ratelimit", "/usr/local/bin/tidegate")
     return tar.finish()
 
 
@@ -78,7 +85,7 @@ class Blobs(dict):
         return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(content), **more}
 
 
-def image(blobs, program, certificates, version, revision, seconds, level):
+def image(blobs, program, certificates, version, revision, seconds, level, start):
     created = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     labels = {
         "org.opencontainers.image.title": "tidegate",
@@ -103,8 +110,7 @@ def image(blobs, program, certificates, version, revision, seconds, level):
                 "TIDEGATE_GRPC=0.0.0.0:8081",
                 "TIDEGATE_DATA_DIR=/var/lib/tidegate",
             ],
-            "Entrypoint": ["/usr/local/bin/tidegate"],
-            "Cmd": ["serve"],
+            **start,
             "ExposedPorts": {"8080/tcp": {}, "8081/tcp": {}},
             "Volumes": {"/var/lib/tidegate": {}},
             "WorkingDir": "/var/lib/tidegate",
@@ -123,17 +129,26 @@ def image(blobs, program, certificates, version, revision, seconds, level):
     return blobs.put(manifest, MANIFEST, platform=platform)
 
 
-def main(archive, version, revision, seconds, level, certificates, *programs):
+# How the variants of the image are started. The second is for deployments of envoyproxy/ratelimit that name no command.
+STARTS = {
+    "plain": {"Entrypoint": ["/usr/local/bin/tidegate"], "Cmd": ["serve"]},
+    "ratelimit": {"Entrypoint": ["/bin/ratelimit"]},
+}
+
+
+def main(archive, variant, version, revision, seconds, level, certificates, *programs):
     seconds, level = int(seconds), int(level)
     certificates = pathlib.Path(certificates).read_bytes()
     blobs = Blobs()
-    images = [image(blobs, pathlib.Path(program).read_bytes(), certificates, version, revision, seconds, level) for program in programs]
-    images.sort(key=lambda one: one["platform"]["architecture"])
-    architectures = [one["platform"]["architecture"] for one in images]
-    if not images or len(set(architectures)) < len(images):
+    programs = [pathlib.Path(program).read_bytes() for program in programs]
+    architectures = sorted(architecture(program) for program in programs)
+    if not programs or len(set(architectures)) < len(programs):
         sys.exit(f"image: one program for each architecture is needed, not {architectures}")
+    images = [image(blobs, program, certificates, version, revision, seconds, level, STARTS[variant]) for program in programs]
+    images.sort(key=lambda one: one["platform"]["architecture"])
     index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": images}
-    name = {"org.opencontainers.image.ref.name": f"tidegate:{version}", "io.containerd.image.name": f"localhost/tidegate:{version}"}
+    tag = version if variant == "plain" else f"{version}-{variant}"
+    name = {"org.opencontainers.image.ref.name": f"tidegate:{tag}", "io.containerd.image.name": f"localhost/tidegate:{tag}"}
     if len(images) == 1:
         # Older engines load an archive only if its index names an image, not another index.
         top = {**index, "manifests": [{**images[0], "annotations": name}]}

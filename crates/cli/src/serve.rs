@@ -161,8 +161,12 @@ fn announce(listeners: &Listeners) {
     for (front_end, address) in listeners.addresses() {
         let written = writeln!(stdout, "listening {front_end}={address}");
         if written.and_then(|()| stdout.flush()).is_err() {
-            break;
+            return;
         }
+    }
+    if let Some(path) = listeners.grpc_socket() {
+        let written = writeln!(stdout, "listening grpc=unix://{}", path.display());
+        let _ = written.and_then(|()| stdout.flush());
     }
 }
 

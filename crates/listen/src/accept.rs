@@ -15,6 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::budget::ConnectionPermit;
 use crate::connection::HttpConnections;
+use crate::listener::Listener;
 use crate::service::Handler;
 use crate::{Drain, ListenSettings, Peer};
 
@@ -78,7 +79,7 @@ pub async fn serve<S: Handler>(
 
 /// Like [`serve`], but `worker` provides the runtime and the service of each connection.
 pub async fn serve_on<S: Handler>(
-    listener: TcpListener,
+    listener: impl Into<Listener>,
     settings: ListenSettings,
     drain: Drain,
     worker: impl Fn() -> (Handle, S),
@@ -136,13 +137,14 @@ impl Drop for RemoteTask {
 /// Accepts connections until the drain begins, and waits for the open ones. Each runs the future that `open`
 /// returns as a task.
 pub async fn accept_all<F>(
-    listener: TcpListener,
+    listener: impl Into<Listener>,
     settings: &ListenSettings,
     drain: &Drain,
     open: impl Fn(TcpStream, SocketAddr) -> F,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
+    let listener = listener.into();
     let mut connections = JoinSet::new();
     while let Some(accepted) = next(&listener, settings, drain, &mut connections).await {
         let (stream, address, permit) = accepted;
@@ -171,7 +173,7 @@ type Accepted = (TcpStream, SocketAddr, Option<ConnectionPermit>);
 
 /// The next connection, or `None` when the drain has begun. Meanwhile frees the memory of ended tasks.
 async fn next(
-    listener: &TcpListener,
+    listener: &Listener,
     settings: &ListenSettings,
     drain: &Drain,
     connections: &mut JoinSet<()>,
@@ -197,14 +199,11 @@ async fn next(
 }
 
 /// Accepts a connection, with retries.
-async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+async fn accept(listener: &Listener) -> (TcpStream, SocketAddr) {
     let mut pause = FIRST_PAUSE;
     loop {
         match listener.accept().await {
-            Ok((stream, address)) => {
-                set_nodelay(&stream);
-                return (stream, address);
-            }
+            Ok(accepted) => return accepted,
             Err(error) if is_of_the_client(&error) => {
                 tracing::debug!(%error, "a connection was gone before it was accepted");
             }
@@ -222,14 +221,14 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
 
 /// Accepts the connections in the kernel's queue: they would be reset when the port closes. Their number is
 /// bounded by the kernel.
-fn backlog(listener: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
-    let listener = listener.into_std().inspect_err(|error| {
+fn backlog(listener: Listener) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
+    let listener = listener.into_waiting().inspect_err(|error| {
         tracing::warn!(%error, "cannot look for waiting connections");
     });
     std::iter::from_fn(move || {
         let listener = listener.as_ref().ok()?;
         loop {
-            match accept_waiting(listener) {
+            match listener.accept() {
                 Ok(accepted) => return Some(accepted),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                 Err(error) if is_of_the_client(&error) => {}
@@ -240,21 +239,6 @@ fn backlog(listener: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr
             }
         }
     })
-}
-
-fn accept_waiting(listener: &std::net::TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
-    let (stream, address) = listener.accept()?;
-    stream.set_nonblocking(true)?;
-    let stream = TcpStream::from_std(stream)?;
-    set_nodelay(&stream);
-    Ok((stream, address))
-}
-
-/// Disables Nagle's algorithm: small answers are sent without delay.
-fn set_nodelay(stream: &TcpStream) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "cannot set TCP_NODELAY");
-    }
 }
 
 /// Whether an error of accept concerns one client only.

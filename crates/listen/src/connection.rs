@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use crate::age::{AgeAction, AgeTimer};
 use crate::clock::now;
 use crate::connection_state::ConnectionState;
 use crate::inline::{InlineConnection, InlineExecutor};
@@ -40,6 +41,8 @@ pub(crate) enum ConnectionError {
     Opening(#[source] io::Error),
     #[error("the client took too long")]
     SlowClient,
+    #[error("the connection has reached its age")]
+    Aged,
     #[error("{0}")]
     Http(#[source] hyper::Error),
 }
@@ -200,6 +203,7 @@ impl HttpConnections {
         let mut begun = pin!(tokio::task::unconstrained(self.drain.begun()));
         let mut has_listened = false;
         let mut is_draining = false;
+        let mut age = AgeTimer::of(&self.settings);
         let mut timeouts = ConnectionTimeouts::new(&self.settings);
         if version == HttpVersion::Http1 {
             timeouts = timeouts.resting_after(self.settings.rest_after);
@@ -221,6 +225,16 @@ impl HttpConnections {
                 // Polled before it is asked to leave, so that a received request is begun.
                 if let Poll::Ready(ended) = connection.poll_serve(cx) {
                     return Poll::Ready(ended);
+                }
+                match age.as_mut().map(|age| age.poll(cx)) {
+                    Some(Poll::Ready(AgeAction::Leave)) => {
+                        connection.leave();
+                        continue;
+                    }
+                    Some(Poll::Ready(AgeAction::Cut)) => {
+                        return Poll::Ready(Err(ConnectionError::Aged));
+                    }
+                    Some(Poll::Pending) | None => {}
                 }
                 let phase = state.phase();
                 let verdict = if begins_to_drain {

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 mod accept;
+mod age;
 mod budget;
 pub mod client_tls;
 pub mod clock;
@@ -25,6 +26,8 @@ mod http_caller;
 mod http_url;
 mod inline;
 mod leaving;
+mod listener;
+mod named_clients;
 mod request_id;
 mod resting;
 mod service;
@@ -40,6 +43,7 @@ pub use drain::Drain;
 pub use exchange::{ArrivedRequest, ExchangeObserver, Exchanges, ObservedExchange};
 pub use http_caller::{HttpCallError, HttpCaller};
 pub use http_url::HttpUrl;
+pub use listener::Listener;
 pub use request_id::X_REQUEST_ID;
 pub use service::Handler;
 pub use threads::{RoundRobin, Threads};
@@ -103,6 +107,8 @@ pub struct ListenSettings {
     pub ping_interval: Duration,
     /// How long the peer may take to answer a ping.
     pub ping_timeout: Duration,
+    /// How old a connection may get, if that is bounded.
+    pub max_age: Option<ConnectionAge>,
     /// How long after the drain has begun an HTTP/1 connection may still begin a request. The answer has
     /// `Connection: close`. A client that sends its next request right after an answer, without knowing about the
     /// drain, loses none. Zero closes idle connections immediately.
@@ -111,6 +117,15 @@ pub struct ListenSettings {
     pub drain_timeout: Duration,
     /// Gives requests and answers an id, and lets an observer see them; if not set, neither.
     pub exchanges: Option<Exchanges>,
+}
+
+/// How old a connection may get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionAge {
+    /// After this, a tenth more or less, it is asked to end after its answers: over HTTP/2 with GOAWAY.
+    pub age: Duration,
+    /// After this in addition it is cut, if it has not ended.
+    pub grace: Duration,
 }
 
 impl Default for ListenSettings {
@@ -130,6 +145,7 @@ impl Default for ListenSettings {
             date: true,
             ping_interval: Duration::from_secs(30),
             ping_timeout: Duration::from_secs(10),
+            max_age: None,
             last_call: Duration::from_millis(100),
             drain_timeout: Duration::from_secs(10),
             exchanges: None,

@@ -9,12 +9,14 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
+
+use crate::named_clients::NamedClients;
 
 /// Why a certificate cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -95,6 +97,12 @@ pub enum TlsError {
         /// What is wrong with them.
         problem: String,
     },
+    /// The name of clients is no name of a server.
+    #[error("`{name}` is not a DNS name; write one such as `envoy.example.com`")]
+    ClientName {
+        /// The given name.
+        name: String,
+    },
     /// TLS itself could not be set up.
     #[error("cannot set up TLS: {0}")]
     Setup(#[source] rustls::Error),
@@ -126,6 +134,8 @@ struct ClientVerification {
     authorities: PathBuf,
     /// Whether a client without one is refused.
     is_required: bool,
+    /// The name that it must be for.
+    name: Option<ServerName<'static>>,
 }
 
 /// The certificate of the next handshake.
@@ -153,20 +163,39 @@ impl Tls {
 
     /// The same certificate, served only to clients with a certificate of one of the authorities in a PEM file.
     pub fn requiring_certificates(&self, authorities: &Path) -> Result<Self, TlsError> {
-        self.with_clients(authorities, true)
+        self.with_clients(authorities, true, None)
+    }
+
+    /// The same, and the client's certificate must be for this DNS name.
+    pub fn requiring_certificates_for(
+        &self,
+        authorities: &Path,
+        name: &str,
+    ) -> Result<Self, TlsError> {
+        let refused = |_| TlsError::ClientName {
+            name: name.to_owned(),
+        };
+        let name = ServerName::try_from(name.to_owned()).map_err(refused)?;
+        self.with_clients(authorities, true, Some(name))
     }
 
     /// The same certificate, served to clients with a certificate of one of the authorities in a PEM file and to
     /// clients without any: [`Peer::is_certified`](crate::Peer::is_certified) distinguishes them. A client with any
     /// other certificate is refused.
     pub fn asking_for_certificates(&self, authorities: &Path) -> Result<Self, TlsError> {
-        self.with_clients(authorities, false)
+        self.with_clients(authorities, false, None)
     }
 
-    fn with_clients(&self, authorities: &Path, is_required: bool) -> Result<Self, TlsError> {
+    fn with_clients(
+        &self,
+        authorities: &Path,
+        is_required: bool,
+        name: Option<ServerName<'static>>,
+    ) -> Result<Self, TlsError> {
         let clients = ClientVerification {
             authorities: authorities.to_owned(),
             is_required,
+            name,
         };
         let config = server_config(&self.current, Some(&clients))?;
         Ok(Self {
@@ -242,7 +271,13 @@ impl ClientVerification {
         } else {
             builder.allow_unauthenticated()
         };
-        builder.build().map_err(|error| refused(error.to_string()))
+        let verifier = builder
+            .build()
+            .map_err(|error| refused(error.to_string()))?;
+        Ok(match &self.name {
+            Some(name) => Arc::new(NamedClients::new(verifier, name.clone())),
+            None => verifier,
+        })
     }
 }
 

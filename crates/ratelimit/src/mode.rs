@@ -9,8 +9,6 @@ pub struct EnvoyRatelimit {
     pub healthy_with_domains_only: bool,
     /// Whether it is unhealthy while Redis does not answer.
     pub healthy_with_redis_only: bool,
-    /// Whether files and folders are left out whose names begin with `.`.
-    pub ignore_dot_files: bool,
 }
 
 impl EnvoyRatelimit {

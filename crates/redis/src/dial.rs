@@ -42,6 +42,14 @@ pub(crate) enum Role {
     Sentinel,
 }
 
+/// Whose certificates are trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trusted {
+    /// Those of the configured authorities; of the public ones, if there are none.
+    Configured,
+    Public,
+}
+
 /// A connection, and a record of the bytes that have arrived on it.
 pub(crate) struct WatchedConnection {
     pub(crate) connection: MultiplexedConnection,
@@ -88,10 +96,18 @@ impl Dialer {
         node: &RedisNode,
         role: Role,
     ) -> Result<MultiplexedConnection, RedisError> {
-        let (dialing, config) = (self.client(node, role)?, self.config());
-        let dialing = dialing.get_multiplexed_async_connection_with_config(&config);
-        // The library's own timeout does not cover the login.
-        within(self.settings.connect_timeout, dialing).await
+        let config = self.config();
+        let dial = async |client: Client| {
+            let dialing = client.get_multiplexed_async_connection_with_config(&config);
+            // The library's own timeout does not cover the login.
+            within(self.settings.connect_timeout, dialing).await
+        };
+        match dial(self.client(node, role, Trusted::Configured)?).await {
+            Err(error) if self.is_for_public(&error) => {
+                dial(self.client(node, role, Trusted::Public)?).await
+            }
+            dialed => dialed,
+        }
     }
 
     /// Connects to a server with data. The connection records the bytes that arrive on it, except with TLS.
@@ -151,13 +167,27 @@ impl Dialer {
 
     /// A connection that receives published messages.
     pub(crate) async fn listen(&self, node: &RedisNode, role: Role) -> Result<PubSub, RedisError> {
-        let client = self.client(node, role)?;
-        within(self.settings.connect_timeout, client.get_async_pubsub()).await
+        let listen = async |client: Client| {
+            within(self.settings.connect_timeout, client.get_async_pubsub()).await
+        };
+        match listen(self.client(node, role, Trusted::Configured)?).await {
+            Err(error) if self.is_for_public(&error) => {
+                listen(self.client(node, role, Trusted::Public)?).await
+            }
+            listening => listening,
+        }
     }
 
-    fn client(&self, node: &RedisNode, role: Role) -> Result<Client, RedisError> {
+    /// Whether a certificate that no configured authority has issued may be one of a public authority. The library
+    /// takes the ones or the others.
+    fn is_for_public(&self, error: &RedisError) -> bool {
+        let has_own = self.tls.load().ca.is_some();
+        self.settings.trust_public && has_own && error.to_string().contains("UnknownIssuer")
+    }
+
+    fn client(&self, node: &RedisNode, role: Role, trusted: Trusted) -> Result<Client, RedisError> {
         let settings = &self.settings;
-        let addr = match node {
+        let mut addr = match node {
             RedisNode::Unix(path) => ConnectionAddr::Unix(path.clone()),
             RedisNode::Tcp { host, port } if settings.url.is_tls => ConnectionAddr::TcpTls {
                 host: host.clone(),
@@ -167,6 +197,9 @@ impl Dialer {
             },
             RedisNode::Tcp { host, port } => ConnectionAddr::Tcp(host.clone(), *port),
         };
+        if settings.url.is_tls && settings.any_name {
+            addr.set_danger_accept_invalid_hostnames(true);
+        }
         let info: ConnectionInfo = addr.into_connection_info()?;
         let info = info
             .set_redis_settings(self.login(role))
@@ -184,7 +217,10 @@ impl Dialer {
         };
         let certificates = TlsCertificates {
             client_tls,
-            root_cert: tls.ca.clone(),
+            root_cert: match trusted {
+                Trusted::Configured => tls.ca.clone(),
+                Trusted::Public => None,
+            },
         };
         Client::build_with_tls(info, certificates)
     }

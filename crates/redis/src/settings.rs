@@ -27,6 +27,10 @@ pub struct RedisSettings {
     pub sentinel_password: Option<String>,
     /// Certificates for TLS.
     pub tls: RedisTls,
+    /// Whether the public authorities are trusted next to those of `tls`.
+    pub trust_public: bool,
+    /// Whether the certificate of a server may be for any name. It is verified otherwise.
+    pub any_name: bool,
     /// Separates this deployment from others in the same Redis. The same on every instance.
     pub namespace: Option<Namespace>,
     /// The secret under which keys are hashed; the same on every instance.
@@ -68,6 +72,8 @@ impl RedisSettings {
             sentinel_user: None,
             sentinel_password: None,
             tls: RedisTls::default(),
+            trust_public: false,
+            any_name: false,
             namespace: None,
             key_secret: None,
             deadline: Duration::from_millis(15),

@@ -213,7 +213,7 @@ fn front_ends(config: &Config) -> Vec<FrontEnd> {
         .into_iter()
         .filter(|front_end| match front_end {
             FrontEnd::Http | FrontEnd::Authorize => true,
-            FrontEnd::Grpc => config.grpc.is_some(),
+            FrontEnd::Grpc => config.has_grpc(),
             FrontEnd::Resp => config.resp.is_some(),
             FrontEnd::Gateway => config.gateway.is_some(),
             _ => false,

@@ -10,7 +10,7 @@ use tidegate_identity::{Identity, JwtKey};
 use tidegate_listen::{Tls, TlsError};
 use tokio::time::MissedTickBehavior;
 
-use crate::config::{Config, TlsFiles};
+use crate::config::{Config, GrpcSettings, TlsFiles};
 use crate::store::ServerStore;
 use crate::watch::{FileWatch, PERIOD};
 
@@ -36,6 +36,7 @@ impl ServedTls {
             _ => others.clone(),
         };
         let grpc = match (&others, &config.tls_client_ca) {
+            _ if config.grpc_settings.tls.is_some() => Self::of_grpc(&config.grpc_settings)?,
             (Some(tls), Some(authorities)) => Some(tls.requiring_certificates(authorities)?),
             _ => others.clone(),
         };
@@ -49,6 +50,22 @@ impl ServedTls {
             http,
             grpc,
         })
+    }
+}
+
+impl ServedTls {
+    /// TLS of gRPC alone, with its own certificate.
+    fn of_grpc(settings: &GrpcSettings) -> Result<Option<Tls>, TlsError> {
+        let Some(files) = &settings.tls else {
+            return Ok(None);
+        };
+        let tls = Tls::load(&files.cert, &files.key)?;
+        let tls = match (&settings.client_ca, &settings.client_name) {
+            (Some(authorities), Some(name)) => tls.requiring_certificates_for(authorities, name)?,
+            (Some(authorities), None) => tls.requiring_certificates(authorities)?,
+            (None, _) => tls,
+        };
+        Ok(Some(tls))
     }
 }
 
@@ -168,6 +185,11 @@ pub(crate) fn watch(config: &Config, users: &CertificateUsers<'_>) -> Vec<Certif
             gateway_files,
             users.tls.gateway.clone(),
         ),
+        (
+            &["grpc_tls_cert", "grpc_tls_key"],
+            config.grpc_settings.tls.as_ref(),
+            users.tls.grpc.clone(),
+        ),
     ];
     for (settings, files, tls) in pairs {
         if let (Some(files), Some(tls)) = (files, tls) {
@@ -180,6 +202,11 @@ pub(crate) fn watch(config: &Config, users: &CertificateUsers<'_>) -> Vec<Certif
         (
             &["tls_client_ca"],
             config.tls_client_ca.clone(),
+            users.tls.grpc.clone(),
+        ),
+        (
+            &["grpc_tls_client_ca"],
+            config.grpc_settings.client_ca.clone(),
             users.tls.grpc.clone(),
         ),
         (

@@ -125,7 +125,7 @@ impl FileDescriptors {
             threads: std::thread::available_parallelism().map_or(1, |cores| wide(cores.get())) + 1,
             front_ends: 1
                 + u64::from(config.admin.is_some())
-                + u64::from(config.grpc.is_some())
+                + u64::from(config.has_grpc())
                 + u64::from(config.debug.is_some())
                 + u64::from(config.stats.prometheus.is_some())
                 + u64::from(config.resp.is_some()),

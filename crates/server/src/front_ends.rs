@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tidegate::rules::FrontEnd;
 use tidegate_gateway::{self as gateway, Serving};
-use tidegate_listen::{Drain, Exchanges, ListenSettings};
+use tidegate_listen::{Drain, Exchanges, ListenSettings, Listener};
 use tokio::net::TcpListener;
 
 use crate::config::Config;
@@ -96,9 +96,11 @@ async fn serve_http(service: &Service, listener: TcpListener, calls: ServedCalls
     http::serve(listener, api, settings, drain).await;
 }
 
-async fn serve_grpc(service: &Service, listener: TcpListener, drain: Drain) {
+/// Serves gRPC, on its TCP address or on its Unix socket.
+pub(crate) async fn serve_grpc(service: &Service, listener: impl Into<Listener>, drain: Drain) {
     let settings = ListenSettings {
         tls: service.tls.grpc.clone(),
+        max_age: service.grpc_max_age,
         ..listening(service, service.admin.sinks.grpc_exchanges())
     };
     if let Some(threads) = &service.threads {

@@ -1,10 +1,12 @@
 //! The addresses that the front ends listen on.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
 
 use tidegate_gateway::find_self_upstream;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
 
 use crate::config::Config;
 use crate::front_ends::{FRONT_ENDS, ServedFrontEnd};
@@ -12,7 +14,11 @@ use crate::run_error::RunError;
 
 /// The sockets of a server, bound by the caller so that tests can choose port 0.
 #[derive(Debug)]
-pub struct Listeners(Vec<(&'static ServedFrontEnd, TcpListener)>);
+pub struct Listeners {
+    front_ends: Vec<(&'static ServedFrontEnd, TcpListener)>,
+    /// The Unix socket of gRPC, if it has one, and its path.
+    grpc: Option<(UnixListener, PathBuf)>,
+}
 
 impl Listeners {
     /// Binds the addresses of the configuration.
@@ -28,7 +34,11 @@ impl Listeners {
                 Err(error) => return Err(error),
             }
         }
-        let listeners = Self(bound);
+        let socket = config.grpc_settings.socket.as_deref();
+        let listeners = Self {
+            front_ends: bound,
+            grpc: socket.map(bind_socket).transpose()?,
+        };
         listeners.reject_self_upstream(config).await?;
         Ok(listeners)
     }
@@ -38,12 +48,22 @@ impl Listeners {
         let address = |(front_end, listener): &(&'static ServedFrontEnd, TcpListener)| {
             Some((front_end.name, listener.local_addr().ok()?))
         };
-        self.0.iter().filter_map(address).collect()
+        self.front_ends.iter().filter_map(address).collect()
     }
 
-    /// The front ends that are on, each with its socket.
-    pub(crate) fn into_front_ends(self) -> Vec<(&'static ServedFrontEnd, TcpListener)> {
-        self.0
+    /// The path of the Unix socket of gRPC, if it has one.
+    pub fn grpc_socket(&self) -> Option<&Path> {
+        self.grpc.as_ref().map(|(_, path)| path.as_path())
+    }
+
+    /// The front ends that are on, each with its socket, and the Unix socket of gRPC.
+    pub(crate) fn into_parts(
+        self,
+    ) -> (
+        Vec<(&'static ServedFrontEnd, TcpListener)>,
+        Option<UnixListener>,
+    ) {
+        (self.front_ends, self.grpc.map(|(socket, _)| socket))
     }
 
     /// Refuses a gateway whose upstream is this server.
@@ -66,6 +86,23 @@ impl Listeners {
 /// connect at the same instant, wait there; beyond it the system drops them, and a client tries again a second later.
 const ACCEPT_QUEUE: u32 = 1_024;
 
+/// Binds a Unix socket. One that an earlier server has left is replaced.
+fn bind_socket(path: &Path) -> Result<(UnixListener, PathBuf), RunError> {
+    let is_socket =
+        std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let removed = if is_socket {
+        std::fs::remove_file(path)
+    } else {
+        Ok(())
+    };
+    let bound = removed.and_then(|()| UnixListener::bind(path));
+    let bound = bound.map(|socket| (socket, path.to_owned()));
+    bound.map_err(|source| RunError::BindSocket {
+        path: path.to_owned(),
+        source,
+    })
+}
+
 fn bind(address: SocketAddr, flag: &'static str) -> Result<TcpListener, RunError> {
     let bound = listen(address);
     bound.map_err(|source| RunError::Bind {
@@ -75,10 +112,17 @@ fn bind(address: SocketAddr, flag: &'static str) -> Result<TcpListener, RunError
     })
 }
 
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+fn listen(mut address: SocketAddr) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
-        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        SocketAddr::V6(_) => match TcpSocket::new_v6() {
+            // All addresses are those of one family, if the machine has only that.
+            Err(_) if address.ip().is_unspecified() => {
+                address.set_ip(Ipv4Addr::UNSPECIFIED.into());
+                TcpSocket::new_v4()?
+            }
+            socket => socket?,
+        },
     };
     // On Windows it would let another program take the port.
     if cfg!(unix) {

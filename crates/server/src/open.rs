@@ -11,7 +11,7 @@ use tidegate_gateway::{Gateway, GatewaySettings};
 use tidegate_identity::{Identity, KeptFiles};
 use tidegate_listen::clock::Stopwatch;
 use tidegate_listen::stall::BodyRate;
-use tidegate_listen::{ListenSettings, Threads};
+use tidegate_listen::{ConnectionAge, ListenSettings, Threads};
 use tidegate_ratelimit::variables::{NoteLevel, VariableNote};
 use tidegate_tower::UsageSettings;
 use tidegate_usage::{UsageSetting, UsageUnit};
@@ -65,6 +65,7 @@ pub struct Service {
     pub(crate) watches: Watches,
     /// When the keys of tokens are fetched again.
     pub(crate) next_fetch: Duration,
+    pub(crate) grpc_max_age: Option<ConnectionAge>,
     pub(crate) drain_delay: Duration,
     pub(crate) exporter: Option<Arc<Mutex<Exporter>>>,
     pub(crate) stats: StatOutputs,
@@ -97,8 +98,7 @@ impl Service {
         warn_if_open(config);
         let tls = ServedTls::load(config)?;
         let descriptors = FileDescriptors::share_out(config);
-        let has_threads =
-            config.grpc.is_some() || config.gateway.is_some() || config.resp.is_some();
+        let has_threads = config.has_grpc() || config.gateway.is_some() || config.resp.is_some();
         let threads = has_threads.then(Threads::start).transpose();
         let threads = threads.map_err(RunError::Threads)?;
         // The watch starts before the first read, so that no change is missed.
@@ -185,6 +185,7 @@ impl Service {
             descriptors,
             watches,
             next_fetch,
+            grpc_max_age: config.grpc_settings.max_age,
             drain_delay: config.drain_delay.into(),
             exporter: recorded.exporter,
             stats: StatOutputs::of(&config.stats),

@@ -18,6 +18,7 @@ use crate::chores::{
 use crate::config::Config;
 use crate::data_dir::running;
 use crate::followed_xds;
+use crate::front_ends::serve_grpc;
 use crate::handle::Handle;
 use crate::http::answer_others;
 use crate::kept_instances;
@@ -59,7 +60,8 @@ impl Service {
         let admin = Arc::clone(&self.admin);
         let chores = self.spawn_chores(&handle);
         let drain = Drain::new();
-        let serving = listeners.into_front_ends().into_iter();
+        let (front_ends, grpc_socket) = listeners.into_parts();
+        let serving = front_ends.into_iter();
         let serving =
             serving.map(|(front_end, listener)| (front_end.serve)(&self, listener, drain.clone()));
         let ending = async {
@@ -73,7 +75,12 @@ impl Service {
             tokio::time::sleep(half).await;
             drain.begin();
         };
-        tokio::join!(join_all(serving), ending);
+        let serving_socket = async {
+            if let Some(socket) = grpc_socket {
+                serve_grpc(&self, socket, drain.clone()).await;
+            }
+        };
+        tokio::join!(join_all(serving), serving_socket, ending);
         for chore in chores {
             chore.abort();
         }

@@ -1,6 +1,7 @@
 //! Why a server does not run.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use tidegate_identity::IdentityError;
 use tidegate_listen::TlsError;
@@ -32,6 +33,14 @@ pub enum RunError {
         flag: &'static str,
         /// The address.
         address: SocketAddr,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+    /// A Unix socket cannot be bound.
+    #[error("cannot listen on the socket `{}`: {source}; check its folder, and that nothing but a socket is there", path.display())]
+    BindSocket {
+        /// Its path.
+        path: PathBuf,
         /// The error of the system.
         source: std::io::Error,
     },

@@ -127,7 +127,7 @@ impl ProgramFolder {
     }
 
     /// A command in this folder, without the environment of the tests.
-    fn command(&self, program: &str) -> Command {
+    pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command
             .current_dir(self.path("."))

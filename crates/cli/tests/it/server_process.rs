@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -61,7 +62,16 @@ impl ServerProcess {
         };
         let mut addresses = vec![http];
         let has = |text: &str| command.get_args().any(|argument| argument == text);
-        let others = [has("--admin"), !has("off"), has("--resp"), has("--gateway")];
+        // By that name it has no flags, and the debug port next to the others.
+        let mut words = command.get_args().chain([command.get_program()]);
+        let is_replacing = words.any(|word| Path::new(word).ends_with("ratelimit"));
+        let others = [
+            is_replacing,
+            has("--admin"),
+            !has("off"),
+            has("--resp"),
+            has("--gateway"),
+        ];
         for _ in others.into_iter().filter(|is_served| *is_served) {
             let mut line = String::new();
             stdout.read_line(&mut line).unwrap();

@@ -53,7 +53,6 @@ pub fn read(environment: &Environment<'_>, problems: &mut Problems) -> ReadVaria
         healthy_without_configuration: reader.is_true("FORCE_START_WITHOUT_INITIAL_CONFIG"),
         healthy_with_domains_only: reader.is_true("HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED"),
         healthy_with_redis_only: reader.is_true("REDIS_HEALTH_CHECK_ACTIVE_CONNECTION"),
-        ignore_dot_files: reader.is_true("RUNTIME_IGNOREDOTFILES"),
     };
     report::finish(reader, mode)
 }

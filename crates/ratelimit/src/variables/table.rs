@@ -136,7 +136,7 @@ pub static VARIABLES: [Variable; 117] = [
     own("RUNTIME_ROOT", Text, "/srv/runtime_data/current", Settings(&["rules"])),
     own("RUNTIME_SUBDIRECTORY", Text, "", Settings(&["rules"])),
     own("RUNTIME_APPDIRECTORY", Text, "config", Settings(&["rules"])),
-    own("RUNTIME_IGNOREDOTFILES", Boolean, "false", Mode("names that begin with `.` are left out")),
+    own("RUNTIME_IGNOREDOTFILES", Boolean, "false", Settings(&["ignore_dot_files"])),
     own("RUNTIME_WATCH_ROOT", Boolean, "true", Nothing(Info, "links and files are both followed")),
     own("MERGE_DOMAIN_CONFIG", Boolean, "false", Settings(&["merge_domains"])),
     own("CONFIG_GRPC_XDS_SERVER_URL", Text, "localhost:18000", XDS),

@@ -325,6 +325,7 @@ fn the_variables_of_envoy_gateway_make_its_management_server_the_source() {
     let expected = [
         "grpc_tls_cert: /certs/tls.crt",
         "grpc_tls_key: /certs/tls.key",
+        "ignore_dot_files: true",
         "xds: {server: envoy-gateway:18001, node: envoy-ratelimit, tls: true, cert: /certs/tls.crt, key: /certs/tls.key, ca: /certs/ca.crt}",
         "redis: redis://redis.redis-system.svc:6379",
         "prometheus: {address: [::]:19001, path: /metrics, mapping: /etc/statsd-exporter/conf.yaml}",
@@ -333,7 +334,7 @@ fn the_variables_of_envoy_gateway_make_its_management_server_the_source() {
     ];
     assert_eq!(made(&set), expected);
     let (read, _) = read_all(&set);
-    assert!(read.mode.healthy_without_configuration && read.mode.ignore_dot_files);
+    assert!(read.mode.healthy_without_configuration);
     let [note] = &read.notes[..] else {
         panic!("{:?}", read.notes)
     };

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tidegate::document::{Entry, Node, Place, Problems, Spot};
 use tidegate_ratelimit::EnvoyRatelimit;
-use tidegate_ratelimit::variables::{self, Environment, ReadVariables};
+use tidegate_ratelimit::variables::{self, Environment, ReadVariables, VariableSetting};
 
 use super::{Overrides, SETTINGS, Setting};
 
@@ -65,6 +65,19 @@ pub(super) fn add(entries: &mut Vec<Entry>, read: &ReadVariables, overrides: &Ov
             value: made.value.clone(),
         });
     }
+}
+
+/// Variables that the image sets for every server in it. They do not replace what variables of envoyproxy/ratelimit
+/// say.
+const OF_IMAGE: [(&str, &str); 2] = [
+    ("TIDEGATE_HTTP", "0.0.0.0:8080"),
+    ("TIDEGATE_GRPC", "0.0.0.0:8081"),
+];
+
+/// Whether a variable of Tidegate is one of the image, for a setting that variables of envoyproxy/ratelimit make.
+pub(super) fn is_of_image(read: &ReadVariables, key: &str, (name, value): (&str, &str)) -> bool {
+    let is_made = |made: &VariableSetting| made.key == key && !made.is_default;
+    OF_IMAGE.contains(&(name, value)) && read.settings.iter().any(is_made)
 }
 
 fn is_setting(key: &str) -> bool {

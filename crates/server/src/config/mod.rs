@@ -8,6 +8,7 @@ mod counters;
 mod descriptors;
 mod envoy_ratelimit;
 mod gateway;
+mod grpc;
 mod identify;
 mod jwt;
 mod read;
@@ -25,6 +26,7 @@ mod xds;
 
 pub use access_log::{AccessLogSettings, LineTarget};
 pub use gateway::GatewayConfig;
+pub use grpc::GrpcSettings;
 pub use record::RecordSettings;
 pub use redis::RedisTlsFiles;
 pub use settings::{SETTINGS, Setting, schema};
@@ -60,8 +62,10 @@ pub struct Config {
     pub http: SocketAddr,
     /// Where the whole API is served, if it has a listener of its own.
     pub admin: Option<SocketAddr>,
-    /// Where gRPC is served, if it is.
+    /// Where gRPC is served, if it is served over TCP.
     pub grpc: Option<SocketAddr>,
+    /// How it is served, and where over a Unix socket.
+    pub grpc_settings: GrpcSettings,
     /// Where the limits in force are shown to every caller, if they are.
     pub debug: Option<SocketAddr>,
     /// Whether, and how, it runs in place of envoyproxy/ratelimit.
@@ -240,6 +244,8 @@ pub struct TlsFiles {
 pub struct LogSettings {
     /// Whether each line is a JSON object.
     pub json: bool,
+    /// Whether its keys are those of envoyproxy/ratelimit.
+    pub has_keys_of_envoy_ratelimit: bool,
     /// A level, or directives by target such as `info,tidegate_server=debug`.
     pub level: String,
 }
@@ -266,6 +272,11 @@ pub fn read_variables(overrides: &Overrides<'_>) -> Option<ReadVariables> {
 }
 
 impl Config {
+    /// Whether gRPC is served.
+    pub(crate) fn has_grpc(&self) -> bool {
+        self.grpc.is_some() || self.grpc_settings.socket.is_some()
+    }
+
     /// Reads the file, if there is one, and applies the overrides.
     pub fn load(overrides: &Overrides<'_>) -> Result<Self, ConfigError> {
         let named = |key| overrides.flags.iter().find(|(flag, _)| *flag == key);

@@ -17,7 +17,7 @@ use super::size::{activity_memory, at_least_1_mib};
 use super::telemetry::{log, otlp};
 use super::{
     ActivityMode, Config, Overrides, RulePath, SETTINGS, TlsFiles, access_log, counters,
-    descriptors, envoy_ratelimit, gateway, identify, record, redis, secret, settings, stats,
+    descriptors, envoy_ratelimit, gateway, grpc, identify, record, redis, secret, settings, stats,
     tokens, variables, xds,
 };
 
@@ -57,7 +57,7 @@ pub(super) fn config(
 
     let http = setting(&fields, "http", listen_address, problems);
     let admin = fields.parsed("admin", listen_address, problems);
-    let grpc = setting(&fields, "grpc", address_or_off, problems);
+    let (grpc, grpc_settings) = grpc::read(&fields, problems).unzip();
     let debug = setting(&fields, "debug", address_or_off, problems);
     let resp = fields.parsed("resp", listen_address, problems);
     let throttle_on_store_failure = word(&fields, THROTTLE, &ON_STORE_FAILURE, problems);
@@ -72,7 +72,10 @@ pub(super) fn config(
     let key_secret = secret::read(&fields, "key_secret_file", overrides, problems);
     let secret = key_secret.as_ref();
     let redis = redis::read(&mut fields, secret, overrides, &mut notes, problems);
-    let (redis, redis_tls) = redis.unzip();
+    let (mut redis, redis_tls) = redis.unzip();
+    if let (Some(redis), Some(_)) = (&mut redis, replaced) {
+        redis.trust_public = true;
+    }
     let unless = without_snapshots(redis.is_some(), trust_timestamps);
     let snapshot = counters::read(&fields, unless, &mut notes, problems);
     let mut rule_settings = rule_settings(&fields, problems);
@@ -102,7 +105,7 @@ pub(super) fn config(
     let drain_delay = setting(&fields, "drain_delay", span, problems);
     let max_connections = number(&fields, "max_connections", problems);
     let body_memory = setting(&fields, "body_memory", at_least_1_mib, problems);
-    let log = log(&fields, problems);
+    let log = log(&fields, replaced.is_some(), problems);
     let access_log = access_log::read(&fields, problems);
     let record = record::read(&fields, problems);
     let otlp = otlp(&fields, problems);
@@ -118,6 +121,7 @@ pub(super) fn config(
         http: http?,
         admin,
         grpc: grpc?,
+        grpc_settings: grpc_settings?,
         debug: debug?,
         envoy_ratelimit: replaced.map(|read| read.mode),
         resp,
@@ -219,7 +223,9 @@ fn with_overrides(
         let flag = overrides.flags.iter().find(|(given, _)| *given == key);
         let variable = setting.variable().and_then(|name| {
             let value = (overrides.environment)(&name).filter(|value| !value.is_empty())?;
-            Some((name, value))
+            let is_of_image = replaced
+                .is_some_and(|read| envoy_ratelimit::is_of_image(read, key, (&name, &value)));
+            (!is_of_image).then_some((name, value))
         });
         let (name, value) = match (flag, variable) {
             (Some((_, value)), _) => {
@@ -335,7 +341,7 @@ pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-fn address_or_off(text: &str) -> Result<Option<SocketAddr>, String> {
+pub(super) fn address_or_off(text: &str) -> Result<Option<SocketAddr>, String> {
     if text == "off" {
         return Ok(None);
     }

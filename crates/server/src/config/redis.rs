@@ -11,7 +11,7 @@ use tidegate_identity::Secret;
 use tidegate_listen::Tls;
 use tidegate_redis::{Namespace, NamespaceError, RedisSettings, RedisTls, RedisUrl, UrlError};
 
-use super::read::{need_both, setting, span};
+use super::read::{flag, need_both, setting, span};
 use super::{Overrides, secret, settings};
 
 /// The shortest time that Redis can be given.
@@ -73,6 +73,7 @@ pub(super) fn read(
         }
         (None, None)
     };
+    let name_check = flag(fields, "redis_name_check", problems);
     let deadline = setting(fields, "redis_deadline", deadline, problems);
 
     let mut settings = RedisSettings::new(url?);
@@ -81,6 +82,7 @@ pub(super) fn read(
     settings.sentinel_user = sentinel_user;
     settings.sentinel_password = sentinel_password.map(|password| password.text().to_owned());
     settings.tls = tls;
+    settings.any_name = !name_check?;
     settings.key_secret = key_secret.map(|secret| secret.bytes().to_vec());
     settings.namespace = namespace;
     settings.deadline = deadline?;

@@ -100,10 +100,16 @@ const fn flag(value: &'static str, key: Key) -> Setting {
 
 /// All settings, in the order of the reference page.
 #[rustfmt::skip]
-pub static SETTINGS: [Setting; 94] = [
+pub static SETTINGS: [Setting; 102] = [
     flag("ADDR", Key::new("http", ADDRESS, "where HTTP is served").or("127.0.0.1:8080")),
     flag("ADDR", Key::new("admin", ADDRESS, "where the whole HTTP API is served with the console and the metrics, so that `http` has only what services and probes call; off if not set")),
-    flag("ADDR|off", Key::new("grpc", Kind::Any(&[OFF, ADDRESS]), "where gRPC is served, or `off`").or("127.0.0.1:8081")),
+    flag("ADDR|off", Key::new("grpc", Kind::Any(&[OFF, ADDRESS, Kind::Pattern("^unix:///.")]), "where gRPC is served: an address, `unix:///path` for a Unix socket, or `off`").or("127.0.0.1:8081")),
+    variable(Key::new("grpc_tls_cert", PATH, "the certificate of gRPC alone, a PEM file; `tls_cert` if not set")),
+    variable(Key::new("grpc_tls_key", PATH, "its private key, a PEM file")),
+    variable(Key::new("grpc_tls_client_ca", PATH, "with `grpc_tls_cert`: the authorities of the client certificates that gRPC requires, a PEM file")),
+    variable(Key::new("grpc_tls_client_name", Kind::Text(""), "the DNS name that those client certificates must be for")),
+    variable(Key::new("grpc_max_connection_age", Kind::Any(&[OFF, SPAN]), "how old a connection of gRPC may get, a tenth more or less, or `off`").or("off")),
+    variable(Key::new("grpc_max_connection_age_grace", Kind::Any(&[OFF, SPAN]), "after that: how long its calls may take before it is cut, or `off`").or("1h")),
     flag("ADDR|off", Key::new("debug", Kind::Any(&[OFF, ADDRESS]), "where the limits in force are shown to every caller, as envoyproxy/ratelimit does, or `off`").or("off")),
     flag("ADDR", Key::new("resp", ADDRESS, "where the Redis protocol is served; off if not set")),
     variable(Key::new("throttle_on_store_failure", Kind::Words(&["local", "allow", "deny"]), "what CL.THROTTLE does while Redis cannot answer").or("local")),
@@ -135,6 +141,7 @@ pub static SETTINGS: [Setting; 94] = [
     variable(Key::new("redis_ca", PATH, "the authorities to trust for Redis, a PEM file; the public ones if not set").needs(&["redis"])),
     variable(Key::new("redis_cert", PATH, "the client certificate for Redis, a PEM file").needs(&["redis"])),
     variable(Key::new("redis_key", PATH, "its private key, a PEM file").needs(&["redis"])),
+    variable(Key::new("redis_name_check", Kind::Flag, "whether the certificate of Redis must be for the name that is connected to").or("true").needs(&["redis"])),
     variable(Key::new("redis_deadline", SPAN, "how long a decision waits for Redis").or("15ms").needs(&["redis"])),
     flag("FILE", Key::new("rules", PATH, "the file with the rules, or a folder of descriptor files of envoyproxy/ratelimit, watched for changes; without one, rules are stored in `data_dir`")),
     variable(Key::new("ignore_dot_files", Kind::Flag, "whether files and folders whose names begin with `.` are left out, if `rules` is a folder").or("false")),
@@ -189,6 +196,7 @@ pub static SETTINGS: [Setting; 94] = [
     variable(Key::new("record", Kind::Any(&[PATH, Kind::Map(&RECORD)]), "where decisions are recorded, for `tidegate simulate`: `off`, a file, or a map").or("off")),
     variable(Key::new("otlp", Kind::Pattern("^https?://"), "the collector that traces and metrics are sent to, over OTLP/HTTP; none if not set").like("http://127.0.0.1:4318")),
     variable(Key::new("otlp_sampling", Kind::Text(r"^(0|1|0?\.[0-9]+|1\.0+)$"), "the share of requests that are traced, from 0 to 1, if their caller has not decided").or("0.01").needs(&["otlp"])),
+    variable(Key::new("otlp_service", Kind::Any(&[Kind::Text(""), Kind::Map(&OTLP_SERVICE)]), "the name of this service in telemetry; or a map with its namespace and the instance").or("tidegate").needs(&["otlp"])),
     variable(Key::new("statsd", Kind::OneOrMore(0, &STATSD_SERVER), "the server of statsd that stats are sent to, as envoyproxy/ratelimit does: `off`, a host and a port, a map, or a list of these").or("off")),
     variable(Key::new("prometheus", Kind::Any(&[OFF, ADDRESS, Kind::Map(&PROMETHEUS)]), "where the stats of envoyproxy/ratelimit are served for Prometheus, with all other metrics: `off`, an address, or a map").or("off")),
     variable(Key::new("near_limit_ratio", Kind::Text(r"^[0-9.]+(e-?[0-9]+)?$"), "from which share of a limit its use counts as near it, in these stats").or("0.8")),
@@ -224,6 +232,13 @@ pub(super) static PROMETHEUS: [Key; 5] = [
     Key::new("mapping", PATH, "a file of `statsd_exporter` that names the series; the built-in names if not set"),
     Key::new("response_time", Kind::Words(&["seconds", "milliseconds"]), "what the built-in names show times of calls in").or("seconds"),
     Key::new("tags", TAGS, "the labels of each series").or("{}"),
+];
+
+#[rustfmt::skip]
+pub(super) static OTLP_SERVICE: [Key; 3] = [
+    Key::new("name", Kind::Text(""), "the name of the service").or("tidegate"),
+    Key::new("namespace", Kind::Text(""), "the namespace of the service; none if not set"),
+    Key::new("instance", Kind::Text(""), "the id of this server; a random one if not set"),
 ];
 
 #[rustfmt::skip]

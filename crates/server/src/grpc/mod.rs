@@ -21,8 +21,7 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use tidegate_listen::{Drain, ListenSettings, Peer, RoundRobin, Threads, serve_on};
-use tokio::net::TcpListener;
+use tidegate_listen::{Drain, ListenSettings, Listener, Peer, RoundRobin, Threads, serve_on};
 
 use crate::decider::Decider;
 use crate::open_streams::OpenStreams;
@@ -45,7 +44,7 @@ struct GrpcCalls {
 
 /// Serves connections until the drain begins and the open ones have ended.
 pub(crate) async fn serve(
-    listener: TcpListener,
+    listener: impl Into<Listener>,
     decider: Arc<Decider>,
     threads: &Threads,
     settings: ListenSettings,

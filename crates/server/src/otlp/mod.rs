@@ -31,6 +31,29 @@ pub struct OtlpSettings {
     pub url: HttpUrl,
     /// The share of requests that are traced, from 0 to 1, if their caller has not decided.
     pub sampling: f64,
+    /// What the service is called there.
+    pub service: OtlpService,
+}
+
+/// What the service is called in telemetry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtlpService {
+    /// Its name.
+    pub name: String,
+    /// Its namespace, if it has one.
+    pub namespace: Option<String>,
+    /// The id of this server; a random one if not set.
+    pub instance: Option<String>,
+}
+
+impl Default for OtlpService {
+    fn default() -> Self {
+        Self {
+            name: "tidegate".to_owned(),
+            namespace: None,
+            instance: None,
+        }
+    }
 }
 
 /// Counters of sent telemetry.
@@ -57,6 +80,7 @@ pub(crate) struct Exporter {
     collector: Collector,
     waiting: Receiver<Vec<OtlpSpan>>,
     started: Timestamp,
+    service: OtlpService,
     instance: String,
 }
 
@@ -75,7 +99,11 @@ pub(crate) fn open(
         collector: Collector::new(settings.url.clone(), failures)?,
         waiting,
         started: SystemClock.now(),
-        instance: format!("{:016x}", trace::random()),
+        instance: match &settings.service.instance {
+            Some(instance) => instance.clone(),
+            None => format!("{:016x}", trace::random()),
+        },
+        service: settings.service.clone(),
     };
     Ok((tracer, counts, exporter))
 }
@@ -121,13 +149,14 @@ impl Exporter {
     }
 
     fn resource(&self) -> Resource {
-        Resource {
-            attributes: vec![
-                KeyValue::text("service.name", "tidegate"),
-                KeyValue::text("service.version", env!("CARGO_PKG_VERSION")),
-                KeyValue::text("service.instance.id", self.instance.as_str()),
-            ],
-        }
+        let mut attributes = vec![
+            KeyValue::text("service.name", self.service.name.as_str()),
+            KeyValue::text("service.version", env!("CARGO_PKG_VERSION")),
+            KeyValue::text("service.instance.id", self.instance.as_str()),
+        ];
+        let namespace = self.service.namespace.as_deref();
+        attributes.extend(namespace.map(|name| KeyValue::text("service.namespace", name)));
+        Resource { attributes }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
 use tidegate::gate::{Decision, WarnedLimit};
 use tidegate::rules::{Rule, RuleSettings, ValueDigest};
 use tidegate::{Attributes, Limit, Limiter, Micros, Reason};
@@ -27,6 +28,7 @@ pub fn start(settings: &LogSettings) {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_target(false);
+    let is_renamed = settings.has_keys_of_envoy_ratelimit;
     let _ = if settings.json {
         registry
             .with(
@@ -34,7 +36,10 @@ pub fn start(settings: &LogSettings) {
                     .json()
                     .flatten_event(true)
                     .with_current_span(false)
-                    .with_writer(|| AsciiJson(io::stderr())),
+                    .with_writer(move || AsciiJson {
+                        inner: io::stderr(),
+                        is_renamed,
+                    }),
             )
             .try_init()
     } else {
@@ -45,21 +50,46 @@ pub fn start(settings: &LogSettings) {
 }
 
 /// Writes lines of JSON in ASCII alone: text that others choose can neither control nor reorder a terminal.
-struct AsciiJson<W>(W);
+struct AsciiJson<W> {
+    inner: W,
+    /// Whether keys are those of envoyproxy/ratelimit.
+    is_renamed: bool,
+}
 
 impl<W: Write> Write for AsciiJson<W> {
     /// Each line comes in one piece.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match std::str::from_utf8(line) {
-            Ok(json) => self.0.write_all(ascii(json).as_bytes())?,
-            Err(_) => self.0.write_all(line)?,
+            Ok(json) if self.is_renamed => {
+                let renamed = renamed(json).unwrap_or_else(|| json.to_owned());
+                self.inner.write_all(ascii(&renamed).as_bytes())?;
+            }
+            Ok(json) => self.inner.write_all(ascii(json).as_bytes())?,
+            Err(_) => self.inner.write_all(line)?,
         }
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        self.inner.flush()
     }
+}
+
+/// A line with the keys of envoyproxy/ratelimit: first the time, the text and the level, then all else.
+fn renamed(line: &str) -> Option<String> {
+    let mut fields: Map<String, Value> = serde_json::from_str(line).ok()?;
+    let mut take = |key| fields.remove(key).unwrap_or_default();
+    let (time, text, level) = (take("timestamp"), take("message"), take("level"));
+    let level = match level.as_str()? {
+        "WARN" => "warning".to_owned(),
+        level => level.to_lowercase(),
+    };
+    let mut line = format!(r#"{{"@timestamp":{time},"@message":{text},"level":"{level}""#);
+    for (key, value) in fields {
+        line.push_str(&format!(",{}:{value}", Value::from(key)));
+    }
+    line.push_str("}\n");
+    Some(line)
 }
 
 /// Logs counters that have reached `warn_at` of their limit: at most one a second for a rule, and never the key itself.
@@ -197,7 +227,10 @@ mod tests {
         let log = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
         let writer = {
             let log = std::sync::Arc::clone(&log);
-            move || AsciiJson(Shared(std::sync::Arc::clone(&log)))
+            move || AsciiJson {
+                inner: Shared(std::sync::Arc::clone(&log)),
+                is_renamed: false,
+            }
         };
         let lines = tracing_subscriber::fmt::layer().with_writer(writer).json();
         let by = "\u{9b}31m \u{202e}x \u{2028} \u{1b} \u{7f} ü 🌊";
@@ -209,6 +242,14 @@ mod tests {
         assert_eq!(line.matches('\n').count(), 1);
         let read: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(read["by"], by);
+    }
+
+    #[test]
+    fn a_line_has_the_keys_of_envoyproxy_ratelimit_in_its_place() {
+        let line = r#"{"timestamp":"2026-11-18T20:00:00.000000Z","level":"WARN","message":"a \"b\"","file":"x","count":3}"#;
+        let expected = r#"{"@timestamp":"2026-11-18T20:00:00.000000Z","@message":"a \"b\"","level":"warning","count":3,"file":"x"}"#;
+        assert_eq!(renamed(line), Some(format!("{expected}\n")));
+        assert_eq!(renamed("no JSON"), None);
     }
 
     struct Shared(std::sync::Arc<parking_lot::Mutex<Vec<u8>>>);

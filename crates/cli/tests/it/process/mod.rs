@@ -6,6 +6,7 @@ mod bench;
 mod budgets;
 mod clients;
 mod console;
+mod envoy_ratelimit;
 mod full_disk;
 mod gateway;
 mod kept_counters;

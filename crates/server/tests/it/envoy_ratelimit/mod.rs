@@ -1,6 +1,7 @@
 //! In place of envoyproxy/ratelimit: its endpoints, and what a token opens.
 
 mod endpoints;
+mod listener;
 mod open;
 
 use tidegate_testkit_server::{HttpClient, TestFolder};
