@@ -294,7 +294,7 @@ mod tests {
     use super::*;
     use crate::admin::Opened;
     use crate::body_memory::BodyMemory;
-    use crate::config::{Config, Overrides};
+    use crate::config::{Config, Overrides, RulePath};
     use crate::rulebook::RuleBook;
     use crate::telemetry::ExchangeSinks;
 
@@ -310,7 +310,12 @@ mod tests {
         };
         let config = Config::load(&overrides).unwrap();
         let settings = RuleSettings::default();
-        let (book, rules, _) = RuleBook::of_file(file.to_path_buf(), settings).unwrap();
+        let path = RulePath {
+            path: file.to_path_buf(),
+            ignore_dot_files: false,
+            is_lenient: false,
+        };
+        let (book, rules, _) = RuleBook::of_file(path, settings).unwrap();
         let opened = Opened {
             store: ServerStore::Memory(Arc::default()),
             book: Arc::new(book),

@@ -58,6 +58,7 @@ mod ratelimit_stats;
 mod record;
 mod recorded;
 mod resp;
+mod rule_folder;
 pub mod rulebook;
 mod run;
 mod run_error;

@@ -201,7 +201,7 @@ pub fn check_files(config: &Config) -> Result<(), RunError> {
 
 fn watch_rules(config: &Config) -> Option<FileWatch> {
     let rules = config.rules.as_ref()?;
-    Some(FileWatch::new(&rules.path))
+    Some(FileWatch::of_rules(rules))
 }
 
 /// A file, and its watch.
@@ -361,7 +361,7 @@ async fn open_rules(
         settings.overlay.replace(rulebook::overlay::load(path)?);
     }
     let (book, rules, problems) = if let Some(rules) = &config.rules {
-        RuleBook::of_file(rules.path.clone(), settings)?
+        RuleBook::of_file(rules.clone(), settings)?
     } else if let Some(xds) = &config.xds {
         let last_good = last_good_stores(store, data).load(&xds.node).await;
         RuleBook::of_xds(xds, last_good, settings)

@@ -1,14 +1,18 @@
-//! Watches a file for changes.
+//! Watches a file, or the files of a folder, for changes.
 //!
 //! It polls the file's metadata every quarter of a second, through symbolic links: notifications of the system
 //! miss Kubernetes' changes to mounted files, and network file systems. The contents are left to the reader.
 
 use std::fs::{self, File, Metadata};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::time::{Interval, MissedTickBehavior};
+
+use crate::config::RulePath;
+use crate::rule_folder::files_of;
 
 /// The time between polls.
 pub(crate) const PERIOD: Duration = Duration::from_millis(250);
@@ -31,6 +35,8 @@ const REST_LOOKS: u32 = 6;
 #[derive(Debug)]
 pub struct FileWatch {
     path: PathBuf,
+    /// Whether names that begin with `.` are left out, if it is a folder.
+    ignores_dot_files: bool,
     /// The stamp at the last report.
     reported: Option<FileStamp>,
     /// The stamp at the last poll.
@@ -46,7 +52,7 @@ pub struct FileWatch {
 }
 
 /// Identifies a file and its state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct FileStamp {
     device: u64,
     inode: u64,
@@ -58,10 +64,19 @@ struct FileStamp {
 impl FileWatch {
     /// Watches `path` for changes from now on. It need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        let path = path.into();
-        let there = look(&path);
+        Self::with(path.into(), false)
+    }
+
+    /// Watches the file, or all files of the folder, that rules are in.
+    pub fn of_rules(rules: &RulePath) -> Self {
+        Self::with(rules.path.clone(), rules.ignore_dot_files)
+    }
+
+    fn with(path: PathBuf, ignores_dot_files: bool) -> Self {
+        let there = look(&path, ignores_dot_files);
         Self {
             path,
+            ignores_dot_files,
             reported: there,
             seen: there,
             looks: 0,
@@ -111,8 +126,8 @@ impl FileWatch {
 
     /// Polls now, so that [`has_rested`](Self::has_rested) counts from a change seen now.
     pub async fn look_now(&mut self) {
-        let path = self.path.clone();
-        if let Ok(seen) = tokio::task::spawn_blocking(move || look(&path)).await
+        let (path, ignores) = (self.path.clone(), self.ignores_dot_files);
+        if let Ok(seen) = tokio::task::spawn_blocking(move || look(&path, ignores)).await
             && seen != self.seen
         {
             self.note(seen);
@@ -122,9 +137,10 @@ impl FileWatch {
     /// The stamp at the next poll; `None` if the poll failed.
     async fn look_in_turn(&mut self) -> Option<Option<FileStamp>> {
         self.interval.get_or_insert_with(begin).tick().await;
-        let path = self.path.clone();
+        let (path, ignores) = (self.path.clone(), self.ignores_dot_files);
         // A network file system may block for long, and the thread with it.
-        tokio::task::spawn_blocking(move || look(&path)).await.ok()
+        let looking = tokio::task::spawn_blocking(move || look(&path, ignores));
+        looking.await.ok()
     }
 
     /// Records a poll. Returns whether the stamp is the same as before.
@@ -142,7 +158,7 @@ impl FileWatch {
     /// Polls once, and returns whether the file should be read again. For callers with their own timer;
     /// [`changed`](Self::changed) does this every 250 ms.
     pub fn poll(&mut self) -> bool {
-        let seen = look(&self.path);
+        let seen = look(&self.path, self.ignores_dot_files);
         self.step(seen)
     }
 
@@ -170,14 +186,33 @@ fn begin() -> Interval {
 }
 
 /// The stamp of `path` now. A file that cannot be inspected counts as gone; its reader will report why.
-fn look(path: &Path) -> Option<FileStamp> {
+fn look(path: &Path, ignores_dot_files: bool) -> Option<FileStamp> {
     let found = fs::metadata(path).ok()?;
+    if found.is_dir() {
+        return Some(look_into(path, ignores_dot_files));
+    }
     if !found.is_file() {
         return Some(FileStamp::from(&found));
     }
     // NFS caches metadata for up to a minute, but asks its server when a file is opened.
     let fresh = File::open(path).and_then(|file| file.metadata());
     Some(FileStamp::from(&fresh.unwrap_or(found)))
+}
+
+/// The stamp of all files in a folder. That of the folder itself does not matter: it may be another with the same files.
+fn look_into(folder: &Path, ignores_dot_files: bool) -> FileStamp {
+    let files = files_of(folder, ignores_dot_files).unwrap_or_default();
+    let mut hasher = DefaultHasher::new();
+    for file in &files {
+        (file, look(file, ignores_dot_files)).hash(&mut hasher);
+    }
+    FileStamp {
+        device: 0,
+        inode: hasher.finish(),
+        size: files.len() as u64,
+        modified: (0, 0),
+        changed: (0, 0),
+    }
 }
 
 impl From<&Metadata> for FileStamp {
@@ -210,8 +245,8 @@ mod tests {
 
     /// Writes until the clock of the file system has moved on.
     fn rewrite(path: &Path, text: &str) {
-        let before = look(path);
-        while look(path) == before {
+        let before = look(path, false);
+        while look(path, false) == before {
             fs::write(path, text).unwrap();
         }
     }

@@ -171,6 +171,8 @@ pub struct RulePath {
     pub path: PathBuf,
     /// Whether names in the folder are left out that begin with `.`.
     pub ignore_dot_files: bool,
+    /// Whether a server starts although the files are wrong, and without any, as envoyproxy/ratelimit does.
+    pub is_lenient: bool,
 }
 
 /// Whether live activity is counted, and how keys are shown.

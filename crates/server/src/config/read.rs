@@ -61,7 +61,7 @@ pub(super) fn config(
     let debug = setting(&fields, "debug", address_or_off, problems);
     let resp = fields.parsed("resp", listen_address, problems);
     let throttle_on_store_failure = word(&fields, THROTTLE, &ON_STORE_FAILURE, problems);
-    let rules = rule_path(&fields, problems);
+    let rules = rule_path(&fields, replaced.is_some(), problems);
     let xds = xds::read(&fields, problems);
     let data_dir = setting(&fields, "data_dir", |path| Ok(path.into()), problems);
     let history = number(&fields, "history", problems);
@@ -178,11 +178,12 @@ fn sets_headers(gateway: &gateway::GatewayConfig) -> bool {
     routes.any(|route| !route.set_headers.is_empty())
 }
 
-fn rule_path(fields: &Fields<'_>, problems: &mut Problems) -> Option<RulePath> {
+fn rule_path(fields: &Fields<'_>, is_lenient: bool, problems: &mut Problems) -> Option<RulePath> {
     let ignore_dot_files = flag(fields, "ignore_dot_files", problems);
     Some(RulePath {
         path: fields.text("rules", problems)?.into(),
         ignore_dot_files: ignore_dot_files?,
+        is_lenient,
     })
 }
 

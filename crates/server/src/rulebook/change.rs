@@ -161,7 +161,7 @@ impl RuleBook {
             }
             let new = new_version(by, &planned.changes, Arc::new(planned.rules.written()));
             let written = match &self.origin {
-                Origin::File(file) => return Err(ChangeError::from_file(&file.path)),
+                Origin::File(file) => return Err(ChangeError::from_file(&file.rules.path)),
                 Origin::Xds(xds) => return Err(xds.change_error()),
                 Origin::DataDir(data_dir) => {
                     let (data_dir, new) = (Arc::clone(data_dir), new.clone());

@@ -1,4 +1,4 @@
-//! Reads the rules of a file.
+//! Reads the rules of a file. Those of a folder are read by `folder.rs`.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use tidegate::document::{Place, Problem, Problems, Source};
 use tidegate::rules::{RuleSet, RuleSettings};
 use tidegate::{Clock as _, SystemClock};
+
+use super::folder::RuleFolder;
+use crate::config::RulePath;
 
 /// How large a file of rules may be.
 const MAX_BYTES: u64 = 64 << 20;
@@ -15,7 +18,7 @@ const MAX_BYTES: u64 = 64 << 20;
 #[non_exhaustive]
 pub enum LoadError {
     /// It cannot be read.
-    #[error("cannot read the rules in `{}`: {source}; give the path of a YAML or JSON file with --rules", path.display())]
+    #[error("cannot read the rules in `{}`: {source}; give the path of a YAML or JSON file, or of a folder of such files, with --rules", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -55,9 +58,12 @@ const NAMED: usize = 5;
 
 pub(super) fn brief(path: &Path, problems: &Problems) -> String {
     let one = |problem: &Problem| {
-        let place = match problem.place {
-            Place::Text { line, column, .. } => format!("{line}:{column}"),
-            Place::Setting(_) | Place::Nowhere => "the file".to_owned(),
+        let file = problem.source.as_deref();
+        let place = match (problem.place.clone(), file) {
+            (Place::Text { line, column, .. }, Some(file)) => format!("{file}:{line}:{column}"),
+            (Place::Text { line, column, .. }, None) => format!("{line}:{column}"),
+            (_, Some(file)) => file.to_owned(),
+            (_, None) => "the file".to_owned(),
         };
         let rule = problem
             .rule
@@ -79,7 +85,22 @@ pub(super) fn brief(path: &Path, problems: &Problems) -> String {
     )
 }
 
-pub(super) fn load(path: &Path, settings: &RuleSettings) -> Result<(RuleSet, Problems), LoadError> {
+pub(super) fn load(
+    rules: &RulePath,
+    settings: &RuleSettings,
+) -> Result<(RuleSet, Problems), LoadError> {
+    let path = &rules.path;
+    let is_absent = rules.is_lenient && !path.exists();
+    if is_absent || path.is_dir() {
+        let folder = RuleFolder::read(rules)?;
+        let read = folder.rules(&settings.at(SystemClock.now()));
+        let read = read.map_err(|problems| LoadError::Wrong {
+            rendered: folder.render(&problems),
+            brief: brief(path, &problems),
+        })?;
+        let warnings = read.warnings().clone();
+        return Ok((read, warnings));
+    }
     let text = read(path).map_err(|source| LoadError::Unreadable {
         path: path.to_path_buf(),
         source,

@@ -8,6 +8,7 @@
 mod change;
 mod diff;
 mod file;
+mod folder;
 mod kept;
 mod loads;
 pub(crate) mod overlay;
@@ -18,6 +19,7 @@ mod xds;
 pub use change::{ChangeError, Changed, Expected, Preview, RuleChange};
 pub use diff::{MAX_TEXT, RuleDiff, TooMuchText, id_of, unified, unified_sets};
 pub use file::LoadError;
+pub use folder::RuleFolder;
 pub use kept::{KeptRules, VersionError};
 pub(crate) use report::NO_RULES;
 pub use shared::Followed;
@@ -34,6 +36,7 @@ use tidegate::document::{Node, Problems};
 use tidegate::rules::{Rule, RuleSet, RuleSettings};
 use tidegate::{Clock, Gate, SystemClock, Timestamp};
 
+use crate::config::RulePath;
 use crate::data_dir::{DataDir, DataDirError, Row, checksum};
 pub use crate::shared_document::{FollowError, SharedChangeError};
 use kept::KeptVersions;
@@ -72,7 +75,7 @@ enum Origin {
 
 /// A file, and its versions since the start.
 struct RuleFile {
-    path: PathBuf,
+    rules: RulePath,
     versions: Mutex<KeptVersions>,
     /// Held while the file is read and its rules put in force.
     reloading: Mutex<()>,
@@ -109,22 +112,35 @@ pub enum OpenError {
 }
 
 impl RuleBook {
-    /// The rules of a file, and warnings about it.
+    /// The rules of a file or a folder, and warnings about them. If they cannot be used and the path is lenient, the
+    /// rules are unknown until they can.
     pub fn of_file(
-        path: PathBuf,
+        path: RulePath,
         settings: RuleSettings,
     ) -> Result<(Self, RuleSet, Problems), OpenError> {
-        let (rules, problems) = file::load(&path, &settings)?;
-        let mut versions = KeptVersions::default();
-        let changes = change::between(&RuleSet::empty(), &rules);
-        versions.push(row(1, "file".to_owned(), changes), &rules.written());
-        let origin = Origin::File(RuleFile {
-            path,
-            versions: Mutex::new(versions),
+        let loaded = match file::load(&path, &settings) {
+            Err(error) if !path.is_lenient => return Err(error.into()),
+            loaded => loaded,
+        };
+        let file = RuleFile {
+            rules: path,
+            versions: Mutex::default(),
             reloading: Mutex::new(()),
+        };
+        let by = file.kind().to_owned();
+        let book = Self::new(Origin::File(file), settings, u64::from(loaded.is_ok()));
+        book.loads.count(loaded.is_ok());
+        let (rules, problems) = loaded.unwrap_or_else(|error| {
+            tracing::error!("{}", error.brief());
+            *book.problem.write() = Some(error.brief());
+            book.has_rules.store(false, Ordering::Release);
+            (RuleSet::empty(), Problems::new())
         });
-        let book = Self::new(origin, settings, 1);
-        book.loads.count(true);
+        if let Some(file) = book.rule_file().filter(|_| book.has_rules()) {
+            let changes = change::between(&RuleSet::empty(), &rules);
+            let row = row(1, by, changes);
+            file.versions.lock().push(row, &rules.written());
+        }
         Ok((book, rules, problems))
     }
 
@@ -198,13 +214,13 @@ impl RuleBook {
 
     /// The file that the rules come from, if they come from one.
     pub fn file(&self) -> Option<&PathBuf> {
-        self.rule_file().map(|file| &file.path)
+        self.rule_file().map(|file| &file.rules.path)
     }
 
     /// Where the rules come from, in words.
     pub fn source(&self) -> &'static str {
         match &self.origin {
-            Origin::File(_) => "file",
+            Origin::File(file) => file.kind(),
             Origin::Xds(_) => "xds",
             Origin::DataDir(_) => "data directory",
             Origin::Shared(_) => "redis",
@@ -232,7 +248,7 @@ impl RuleBook {
         if self.has_rules() {
             return Ok(());
         }
-        if self.xds().is_some() {
+        if self.xds().is_some() || self.rule_file().is_some() {
             return Err(NOT_LOADED.to_owned());
         }
         let problem = self.problem();
@@ -279,16 +295,11 @@ impl RuleBook {
     /// Unless rules `may_go`, a file that lacks some of those in force changes nothing: it may be half
     /// written.
     pub fn reload(&self, gate: &Gate, may_go: bool) -> Result<Reloaded, LoadError> {
-        let Some(RuleFile {
-            path,
-            versions,
-            reloading,
-        }) = self.rule_file()
-        else {
+        let Some(file) = self.rule_file() else {
             return Ok(Reloaded::NothingToRead);
         };
-        let _reloading = reloading.lock();
-        let loaded = file::load(path, &self.settings);
+        let _reloading = file.reloading.lock();
+        let loaded = file::load(&file.rules, &self.settings);
         let removed = match &loaded {
             Ok((rules, _)) => missing_in(rules, &gate.rules()),
             Err(_) => Vec::new(),
@@ -309,21 +320,32 @@ impl RuleBook {
         self.loads.count(true);
         let was_stale = self.problem.write().take().is_some();
         let changes = change::between(&gate.rules(), &rules);
-        if changes.is_empty() {
+        if changes.is_empty() && self.has_rules() {
             return Ok(Reloaded::Unchanged { was_stale });
         }
         let written = rules.written();
         let version = self.next_version();
         gate.replace_rules(rules);
-        versions
-            .lock()
-            .push(row(version, "file".to_owned(), changes.clone()), &written);
+        self.has_rules.store(true, Ordering::Release);
+        let row = row(version, file.kind().to_owned(), changes.clone());
+        file.versions.lock().push(row, &written);
         Ok(Reloaded::Changed {
             version,
             changes,
             removed,
             problems,
         })
+    }
+}
+
+impl RuleFile {
+    /// What it is, in a word.
+    fn kind(&self) -> &'static str {
+        if self.rules.is_lenient || self.rules.path.is_dir() {
+            "folder"
+        } else {
+            "file"
+        }
     }
 }
 

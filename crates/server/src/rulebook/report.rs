@@ -35,10 +35,16 @@ impl RuleBook {
     /// Logs the warnings about rules, each with its position in the file.
     pub(crate) fn log_warnings(&self, problems: &Problems) {
         for problem in problems.warnings() {
-            if let (Some(file), Place::Text { line, column, .. }) = (self.file(), &problem.place) {
-                tracing::warn!("{}:{line}:{column}: {problem}", file.display());
-            } else {
-                tracing::warn!("{problem}");
+            let file = self.file().map(|file| file.display().to_string());
+            let file = problem.source.as_deref().or(file.as_deref());
+            match (file, &problem.place) {
+                (Some(file), Place::Text { line, column, .. }) => {
+                    tracing::warn!("{file}:{line}:{column}: {problem}");
+                }
+                (Some(resource), Place::Setting(_)) => {
+                    tracing::warn!(resource, "{problem}");
+                }
+                _ => tracing::warn!("{problem}"),
             }
         }
     }

@@ -13,6 +13,7 @@ mod budgets;
 mod debug;
 mod envoy_ratelimit;
 mod exchanges;
+mod folder;
 mod following;
 mod grpc;
 mod http;

@@ -62,7 +62,7 @@ pub(super) fn rules(
         output::note(&rendered(problems, &source))?;
     }
     let rules = rules.map_err(|problems| {
-        let summary = summary(&source, None, &problems);
+        let summary = summary(&source.name, None, &problems);
         let listed = problems.errors().filter(|_| json);
         Refused {
             status: None,
@@ -85,8 +85,13 @@ pub(super) fn rules(
 
 /// All problems as text, with the first word of each in colour.
 pub(in crate::commands) fn rendered(problems: &Problems, source: &Source) -> String {
+    coloured(&problems.render(source))
+}
+
+/// Problems as text, with the first word of each in colour.
+pub(super) fn coloured(rendered: &str) -> String {
     let mut text = String::new();
-    for line in plain_lines(&problems.render(source)).split_inclusive('\n') {
+    for line in plain_lines(rendered).split_inclusive('\n') {
         let words = [("error", BAD), ("warning", CAREFUL)];
         let word = words
             .iter()
@@ -104,7 +109,7 @@ pub(in crate::commands) fn rendered(problems: &Problems, source: &Source) -> Str
 
 /// One line about a file: `rules.yaml: 3 rules, 1 warning`.
 pub(in crate::commands) fn summary(
-    source: &Source,
+    name: &str,
     rules: Option<usize>,
     problems: &Problems,
 ) -> String {
@@ -117,11 +122,12 @@ pub(in crate::commands) fn summary(
     if warnings > 0 {
         parts.push(counted(warnings, "warning"));
     }
-    format!("{}: {}", source.name, parts.join(", "))
+    format!("{name}: {}", parts.join(", "))
 }
 
 /// A problem as JSON.
 pub(super) fn as_json(file: &str, problem: &Problem) -> Value {
+    let file = problem.source.as_deref().unwrap_or(file);
     let (line, column) = match problem.place {
         Place::Text { line, column, .. } => (Some(line), Some(column)),
         Place::Setting(_) | Place::Nowhere => (None, None),
