@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Sleep, sleep};
 
 use crate::{ConnectionAge, ListenSettings};
 
@@ -40,7 +40,7 @@ impl AgeTimer {
         std::task::ready!(self.timer.as_mut().poll(cx));
         match self.grace.take() {
             Some(grace) => {
-                self.timer.as_mut().reset(Instant::now() + grace);
+                self.timer.set(sleep(grace));
                 Poll::Ready(AgeAction::Leave)
             }
             None => Poll::Ready(AgeAction::Cut),

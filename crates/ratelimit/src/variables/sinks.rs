@@ -44,6 +44,7 @@ pub(super) fn read(reader: &mut Reader<'_>) {
     for is_dog in [is_on.then_some(false), is_dog.then_some(true)] {
         servers.extend(is_dog.map(|is_dog| statsd(reader, is_dog)));
     }
+    let is_off = servers.is_empty();
     let node = match servers.len() {
         0 => Node::setting("USE_STATSD", "off"),
         1 => servers.remove(0),
@@ -52,7 +53,8 @@ pub(super) fn read(reader: &mut Reader<'_>) {
             place: Place::Setting("USE_STATSD".to_owned()),
         },
     };
-    reader.set("statsd", node, &STATSD);
+    let variables = if is_off { &STATSD[..1] } else { &STATSD };
+    reader.set("statsd", node, variables);
 }
 
 fn prometheus(reader: &mut Reader<'_>) {

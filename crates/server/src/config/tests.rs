@@ -676,7 +676,7 @@ near_limit_ratio: 0.5
     let wrong = [
         ("statsd: nowhere",                                             "`nowhere` is not the address of a server"),
         ("statsd: {port: 1}",                                           "unknown key `port`"),
-        ("statsd: {interval: 1us}",                                     "`1us` is out of range"),
+        ("statsd: {interval: 25h}",                                     "`25h` is out of range"),
         ("statsd: {dialect: dogstatsd, protocol: tcp}",                 "DogStatsD is sent over UDP"),
         ("statsd: {mogrifiers: []}",                                    "add `dialect: dogstatsd`"),
         ("statsd: {dialect: dogstatsd, mogrifiers: [{pattern: (, name: a}]}", "is not a regular expression"),
