@@ -14,7 +14,7 @@ use crate::commands::overrides::OverrideArgs;
 use crate::commands::reservations::{CancelArgs, ReserveArgs, SettleArgs};
 use crate::commands::reset::ResetArgs;
 use crate::commands::rules::RulesArgs;
-use crate::commands::settings::SettingsArgs;
+use crate::commands::settings::ShowSettingsArgs;
 use crate::commands::simulate::SimulateArgs;
 use crate::commands::status::StatusArgs;
 use crate::commands::top::TopArgs;
@@ -41,7 +41,7 @@ pub(crate) enum Command {
     /// Run the server
     Serve(ServeArgs),
     /// Show what the environment and flags become, and whether the server would start with them
-    Settings(SettingsArgs),
+    Settings(ShowSettingsArgs),
     /// Ask whether a request is allowed, and charge it
     Check(CheckArgs),
     /// Ask whether a request is allowed, and charge its cost as an estimate that is settled later

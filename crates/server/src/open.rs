@@ -85,15 +85,7 @@ pub(crate) struct Watches {
 impl Service {
     /// Opens the store, the rules and the certificate. Logs warnings. Waits for disks, and briefly for Redis.
     pub async fn open(config: &Config) -> Result<Self, RunError> {
-        for note in &config.notes {
-            tracing::warn!("{note}");
-        }
-        for VariableNote { level, text } in &config.variable_notes {
-            match level {
-                NoteLevel::Warn => tracing::warn!("{text}"),
-                NoteLevel::Info => tracing::info!("{text}"),
-            }
-        }
+        log_notes(config);
         start_clocks();
         warn_if_open(config);
         let tls = ServedTls::load(config)?;
@@ -190,6 +182,19 @@ impl Service {
             exporter: recorded.exporter,
             stats: StatOutputs::of(&config.stats),
         })
+    }
+}
+
+/// Logs what was noticed while the settings were read.
+fn log_notes(config: &Config) {
+    for note in &config.notes {
+        tracing::warn!("{note}");
+    }
+    for VariableNote { level, text } in &config.variable_notes {
+        match level {
+            NoteLevel::Warn => tracing::warn!("{text}"),
+            NoteLevel::Info => tracing::info!("{text}"),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The files of a folder with rules, at any depth.
 //!
-//! Links are followed. Names that begin with `..` are never read: a mounted ConfigMap of Kubernetes has each of its files
+//! Links are followed. Names that begin with `..` are never read: a mounted `ConfigMap` of Kubernetes has each of its files
 //! there a second time. What is not a regular file is left out.
 
 use std::fs;

@@ -317,7 +317,7 @@ pub(super) fn rules(
     let rules = RuleSet::read(&source, settings).map_err(|problems| {
         // If stderr is closed, the problems cannot be shown.
         let _ = output::note(&file::rendered(&problems, &source));
-        anyhow!(file::summary(&source, None, &problems))
+        anyhow!(file::summary(&source.name, None, &problems))
     })?;
     if !quiet {
         output::note(&file::rendered(rules.warnings(), &source))?;

@@ -13,12 +13,12 @@ const SECRET: [&str; 3] = ["TOKEN", "PASSWORD", "SECRET"];
 
 #[derive(Debug, Args)]
 #[command(after_help = exit::HELP)]
-pub(crate) struct SettingsArgs {
+pub(crate) struct ShowSettingsArgs {
     #[command(flatten)]
     flags: ServeArgs,
 }
 
-pub(crate) fn run(args: &SettingsArgs) -> anyhow::Result<Answer> {
+pub(crate) fn run(args: &ShowSettingsArgs) -> anyhow::Result<Answer> {
     args.flags.with_overrides(|overrides| {
         let mut table = TextTable::new(&["variable", "value", "becomes"]);
         let variables = read_variables(overrides);

@@ -15,14 +15,14 @@ use crate::names::unit_named;
 #[error("{0}")]
 pub struct JsonCallError(String);
 
-type Read<T> = Result<T, JsonCallError>;
+type JsonRead<T> = Result<T, JsonCallError>;
 
-fn error<T>(message: impl Into<String>) -> Read<T> {
+fn error<T>(message: impl Into<String>) -> JsonRead<T> {
     Err(JsonCallError(message.into()))
 }
 
 /// The call in a JSON text.
-pub fn read(text: &[u8]) -> Read<RateLimitRequest> {
+pub fn read(text: &[u8]) -> JsonRead<RateLimitRequest> {
     let node: Node = match serde_json::from_slice(text) {
         Ok(node) => node,
         Err(problem) => return error(format!("this is not JSON: {problem}")),
@@ -39,14 +39,13 @@ pub fn read(text: &[u8]) -> Read<RateLimitRequest> {
     Ok(request)
 }
 
-fn descriptor(node: &Node) -> Read<RateLimitDescriptor> {
+fn descriptor(node: &Node) -> JsonRead<RateLimitDescriptor> {
     let mut descriptor = RateLimitDescriptor::default();
     for Entry { key, value, .. } in fields(node, "a descriptor")? {
         match key.as_str() {
             "entries" => descriptor.entries = list(value, key, entry)?,
-            "limit" if is_null(value) => {}
+            "limit" | "hitsAddend" | "hits_addend" if is_null(value) => {}
             "limit" => descriptor.limit = Some(limit(value)?),
-            "hitsAddend" | "hits_addend" if is_null(value) => {}
             "hitsAddend" | "hits_addend" => {
                 let value = number(value, key, u64::MAX)?;
                 descriptor.hits_addend = Some(UInt64Value { value });
@@ -60,7 +59,7 @@ fn descriptor(node: &Node) -> Read<RateLimitDescriptor> {
     Ok(descriptor)
 }
 
-fn entry(node: &Node) -> Read<DescriptorEntry> {
+fn entry(node: &Node) -> JsonRead<DescriptorEntry> {
     let mut entry = DescriptorEntry::default();
     for Entry { key, value, .. } in fields(node, "an entry")? {
         match key.as_str() {
@@ -72,7 +71,7 @@ fn entry(node: &Node) -> Read<DescriptorEntry> {
     Ok(entry)
 }
 
-fn limit(node: &Node) -> Read<RateLimitOverride> {
+fn limit(node: &Node) -> JsonRead<RateLimitOverride> {
     let mut limit = RateLimitOverride::default();
     for Entry { key, value, .. } in fields(node, "a limit")? {
         match key.as_str() {
@@ -87,7 +86,7 @@ fn limit(node: &Node) -> Read<RateLimitOverride> {
 }
 
 /// A unit by its name or its number.
-fn unit(node: &Node) -> Read<i32> {
+fn unit(node: &Node) -> JsonRead<i32> {
     let (text, unit) = match &node.value {
         Value::Null => return Ok(0),
         Value::Scalar(Scalar { text, kind }) => match kind {
@@ -108,7 +107,7 @@ fn unit(node: &Node) -> Read<i32> {
 }
 
 /// The fields of an object, each once in whichever spelling.
-fn fields<'n>(node: &'n Node, of: &str) -> Read<&'n [Entry]> {
+fn fields<'n>(node: &'n Node, of: &str) -> JsonRead<&'n [Entry]> {
     let Value::Map(entries) = &node.value else {
         return error(format!("{of} must be an object, not {}", node.kind()));
     };
@@ -125,7 +124,7 @@ fn fields<'n>(node: &'n Node, of: &str) -> Read<&'n [Entry]> {
     Ok(entries)
 }
 
-fn unknown<T>(name: &str) -> Read<T> {
+fn unknown<T>(name: &str) -> JsonRead<T> {
     error(format!("the field `{name}` is unknown"))
 }
 
@@ -133,7 +132,7 @@ fn is_null(node: &Node) -> bool {
     matches!(node.value, Value::Null)
 }
 
-fn list<T>(node: &Node, name: &str, item: fn(&Node) -> Read<T>) -> Read<Vec<T>> {
+fn list<T>(node: &Node, name: &str, item: fn(&Node) -> JsonRead<T>) -> JsonRead<Vec<T>> {
     match &node.value {
         Value::Null => Ok(Vec::new()),
         Value::List(items) => items.iter().map(item).collect(),
@@ -141,7 +140,7 @@ fn list<T>(node: &Node, name: &str, item: fn(&Node) -> Read<T>) -> Read<Vec<T>> 
     }
 }
 
-fn text_of(node: &Node, name: &str) -> Read<String> {
+fn text_of(node: &Node, name: &str) -> JsonRead<String> {
     match &node.value {
         Value::Null => Ok(String::new()),
         Value::Scalar(Scalar {
@@ -152,7 +151,7 @@ fn text_of(node: &Node, name: &str) -> Read<String> {
     }
 }
 
-fn boolean(node: &Node, name: &str) -> Read<bool> {
+fn boolean(node: &Node, name: &str) -> JsonRead<bool> {
     match &node.value {
         Value::Null => Ok(false),
         Value::Scalar(Scalar {
@@ -166,13 +165,13 @@ fn boolean(node: &Node, name: &str) -> Read<bool> {
     }
 }
 
-fn short(node: &Node, name: &str) -> Read<u32> {
+fn short(node: &Node, name: &str) -> JsonRead<u32> {
     let number = number(node, name, u64::from(u32::MAX))?;
     Ok(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
 /// A whole number, as a number or as text.
-fn number(node: &Node, name: &str, most: u64) -> Read<u64> {
+fn number(node: &Node, name: &str, most: u64) -> JsonRead<u64> {
     let number = match &node.value {
         Value::Null => Some(0),
         Value::Scalar(Scalar {

@@ -17,7 +17,7 @@ mod telemetry;
 
 pub use reader::{Environment, VariableSetting};
 pub use report::{VariableFate, VariableNote, without_password};
-pub use table::{Effect, NoteLevel, VARIABLES, Variable};
+pub use table::{Effect, KnownVariable, NoteLevel, VARIABLES};
 
 use tidegate::document::Problems;
 

@@ -7,7 +7,7 @@ use tidegate::document::{Entry, Node, Place, Problems, Spot, Value};
 
 use super::go;
 use super::report::VariableNote;
-use super::table::{NoteLevel, VARIABLES, ValueKind, Variable};
+use super::table::{KnownVariable, NoteLevel, VARIABLES, ValueKind};
 
 /// What is around a program: its variables, and its files.
 pub struct Environment<'a> {
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
     /// The value of a variable, if it is set and not empty.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         debug_assert!(
-            Variable::named(name).is_some() || name.starts_with("DOG_STATSD_MOGRIFIER_"),
+            KnownVariable::named(name).is_some() || name.starts_with("DOG_STATSD_MOGRIFIER_"),
             "`{name}` is in the table"
         );
         (self.environment.variable)(name).filter(|value| !value.is_empty())
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
 
     /// The value of a variable, or its default.
     pub(super) fn text_or_default(&self, name: &str) -> String {
-        let default = || Variable::named(name).map_or("", |variable| variable.default);
+        let default = || KnownVariable::named(name).map_or("", |variable| variable.default);
         self.text(name).unwrap_or_else(|| default().to_owned())
     }
 
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
         if go::port(&value).is_ok() {
             return value;
         }
-        let default = Variable::named(name).map_or("", |variable| variable.default);
+        let default = KnownVariable::named(name).map_or("", |variable| variable.default);
         default.to_owned()
     }
 

@@ -6,7 +6,7 @@ use tidegate::document::{Node, Value};
 
 use super::ReadVariables;
 use super::reader::{Reader, VariableSetting};
-use super::table::{Effect, NoteLevel, VARIABLES, ValueKind, Variable};
+use super::table::{Effect, KnownVariable, NoteLevel, VARIABLES, ValueKind};
 use crate::mode::EnvoyRatelimit;
 
 /// What became of a variable that is set.
@@ -56,7 +56,7 @@ pub(super) fn finish(mut reader: Reader<'_>, mode: EnvoyRatelimit) -> ReadVariab
     }
 }
 
-fn fate(variable: &Variable, value: &str, reader: &Reader<'_>) -> VariableFate {
+fn fate(variable: &KnownVariable, value: &str, reader: &Reader<'_>) -> VariableFate {
     let (became, has_effect) = match variable.effect {
         Effect::Mode(what) => (vec![what.to_owned()], true),
         Effect::Nothing(_, why) => (vec![format!("no effect: {why}")], false),
@@ -88,7 +88,7 @@ fn note_without_effect(reader: &mut Reader<'_>, fates: &[VariableFate]) {
     let lost = fates.iter().filter(|fate| !fate.has_effect);
     let mut reasons: Vec<(NoteLevel, String, Vec<&str>)> = Vec::new();
     for fate in lost {
-        let level = match Variable::named(fate.name).map(|variable| variable.effect) {
+        let level = match KnownVariable::named(fate.name).map(|variable| variable.effect) {
             Some(Effect::Nothing(level, _)) => level,
             _ => NoteLevel::Info,
         };

@@ -1,4 +1,4 @@
-//! Where the stats go: statsd, DogStatsD, Prometheus.
+//! Where the stats go: statsd, `DogStatsD`, Prometheus.
 
 use tidegate::document::{Node, Place, Value};
 

@@ -4,7 +4,7 @@
 
 /// A variable of envoyproxy/ratelimit.
 #[derive(Debug, Clone, Copy)]
-pub struct Variable {
+pub struct KnownVariable {
     /// Its name.
     pub name: &'static str,
     /// How its value is read.
@@ -85,9 +85,9 @@ const fn own(
     value: ValueKind,
     default: &'static str,
     effect: Effect,
-) -> Variable {
+) -> KnownVariable {
     let is_own = true;
-    Variable {
+    KnownVariable {
         name,
         value,
         default,
@@ -101,9 +101,9 @@ const fn foreign(
     value: ValueKind,
     default: &'static str,
     effect: Effect,
-) -> Variable {
+) -> KnownVariable {
     let is_own = false;
-    Variable {
+    KnownVariable {
         name,
         value,
         default,
@@ -114,7 +114,7 @@ const fn foreign(
 
 /// All variables, by their groups.
 #[rustfmt::skip]
-pub static VARIABLES: [Variable; 117] = [
+pub static VARIABLES: [KnownVariable; 117] = [
     own("HOST", Text, "0.0.0.0", Settings(&["http"])),
     own("PORT", Port, "8080", Settings(&["http"])),
     own("GRPC_HOST", Text, "0.0.0.0", Settings(&["grpc"])),
@@ -234,7 +234,7 @@ pub static VARIABLES: [Variable; 117] = [
     own("TRACING_EXPORTER_PROTOCOL", Text, "http", Nothing(Info, "traces are sent over HTTP")),
 ];
 
-impl Variable {
+impl KnownVariable {
     /// The variable with this name.
     pub(super) fn named(name: &str) -> Option<&'static Self> {
         VARIABLES.iter().find(|variable| variable.name == name)

@@ -3,6 +3,9 @@ use std::path::Path;
 
 use super::*;
 
+/// Variables that are set, and lines of the settings that they become.
+type VariableCase<'t> = (&'t [(&'t str, &'t str)], &'t [&'t str]);
+
 /// What these variables become: settings as `key: value`, and problems.
 fn read_all(set: &[(&str, &str)]) -> (ReadVariables, Vec<String>) {
     let variable = |name: &str| {
@@ -160,7 +163,7 @@ fn all_values_that_cannot_be_read_are_reported_together() {
 #[test]
 fn redis_by_hand() {
     #[rustfmt::skip]
-    let table: [(&[(&str, &str)], &[&str]); 11] = [
+    let table: [VariableCase<'_>; 11] = [
         (&[("REDIS_URL", "redis:6379"), ("REDIS_SOCKET_TYPE", "tcp")],      &["redis: redis://redis:6379"]),
         (&[("REDIS_URL", "redis:6379")],                                    &["redis: redis://redis:6379"]),
         (&[("REDIS_URL", "redis://u:p@redis:6379/2"), ("REDIS_SOCKET_TYPE", "tcp")], &["redis: redis://…@redis:6379/2"]),
@@ -245,7 +248,7 @@ fn a_prefix_of_keys_is_a_namespace_in_its_letters() {
 #[test]
 fn sinks_by_hand() {
     #[rustfmt::skip]
-    let table: [(&[(&str, &str)], &[&str]); 10] = [
+    let table: [VariableCase<'_>; 10] = [
         (&[("USE_STATSD", "false")], &["statsd: off"]),
         (&[("USE_STATSD", "true"), ("USE_DOG_STATSD", "true")], &["statsd: [{address: localhost:8125, protocol: tcp, interval: 10s}, {address: localhost:8125, dialect: dogstatsd, interval: 10s}]"]),
         (&[("STATSD_HOST", "s"), ("STATSD_PORT", "1"), ("STATSD_PROTOCOL", "UDP"), ("STATS_FLUSH_INTERVAL", "500ms")], &["statsd: {address: s:1, protocol: udp, interval: 500ms}"]),
@@ -267,7 +270,7 @@ fn sinks_by_hand() {
 #[test]
 fn answers_logs_and_traces_by_hand() {
     #[rustfmt::skip]
-    let table: [(&[(&str, &str)], &[&str]); 10] = [
+    let table: [VariableCase<'_>; 10] = [
         (&[("NEAR_LIMIT_RATIO", "0.9")], &["near_limit_ratio: 0.9"]),
         (&[("SHADOW_MODE", "T"), ("QUOTA_MODE", "1"), ("RESPONSE_DYNAMIC_METADATA", "TRUE"), ("STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "f")],
             &["all_or_nothing: false", "shadow: true", "quota: true", "dynamic_metadata: true"]),

@@ -47,7 +47,9 @@ use tidegate::{InvalidCredentials, Micros};
 use tidegate_codec::grpc::AnswerSettings;
 use tidegate_identity::{IdentifySettings, Secret};
 pub use tidegate_ratelimit::EnvoyRatelimit;
-pub use tidegate_ratelimit::variables::{Effect, NoteLevel, VARIABLES, Variable, without_password};
+pub use tidegate_ratelimit::variables::{
+    Effect, KnownVariable, NoteLevel, VARIABLES, without_password,
+};
 use tidegate_ratelimit::variables::{ReadVariables, VariableNote};
 use tidegate_redis::RedisSettings;
 use tidegate_tower::UnderscoreHeaders;

@@ -102,7 +102,7 @@ pub(super) fn load(
         return Ok((read, warnings));
     }
     let text = read(path).map_err(|source| LoadError::Unreadable {
-        path: path.to_path_buf(),
+        path: path.clone(),
         source,
     })?;
     let source = Source::new(path.display().to_string(), text);

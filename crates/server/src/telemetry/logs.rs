@@ -86,7 +86,7 @@ fn renamed(line: &str) -> Option<String> {
     };
     let mut line = format!(r#"{{"@timestamp":{time},"@message":{text},"level":"{level}""#);
     for (key, value) in fields {
-        line.push_str(&format!(",{}:{value}", Value::from(key)));
+        line = format!("{line},{}:{value}", Value::from(key));
     }
     line.push_str("}\n");
     Some(line)

@@ -72,7 +72,10 @@ fn one_wrong_file_refuses_all_with_its_name_and_line() {
     let server = folder.serve(&["--rules", "rules"]);
     folder.write("rules/wrong.yaml", "domain: five\ndescriptors: [{key: a, rate_limit: {unit: fortnight, requests_per_unit: 1}}]\n");
     let log = server.log.wait_for("wrong.yaml");
-    assert!(log.contains("ERROR") && log.contains("wrong.yaml:2:43"), "{log}");
+    assert!(
+        log.contains("ERROR") && log.contains("wrong.yaml:2:43"),
+        "{log}"
+    );
     let problem = status(&server)["problem"].clone();
     assert!(
         problem.as_str().unwrap().contains("wrong.yaml"),

@@ -22,7 +22,7 @@ pub(super) fn explained(file: &str, body: &Value) -> anyhow::Result<Value> {
     let rules = RuleSet::read(&source, &settings).map_err(|problems| {
         // If stderr is closed, the problems cannot be shown.
         let _ = output::note(&file::rendered(&problems, &source));
-        anyhow::anyhow!(file::summary(&source, None, &problems))
+        anyhow::anyhow!(file::summary(&source.name, None, &problems))
     })?;
     // Digests of a server come from its own secret, which is not here.
     let mut secret = [0; 32];

@@ -154,7 +154,7 @@ fn test(name: &str, args: &TestArgs) -> anyhow::Result<(Vec<CaseDifference>, usi
 fn refused(problems: &Problems, source: &Source) -> anyhow::Error {
     // If stderr is closed, the problems cannot be shown.
     let _ = output::note(&file::rendered(problems, source));
-    anyhow!(file::summary(source, None, problems))
+    anyhow!(file::summary(&source.name, None, problems))
 }
 
 /// The decision about a request; about the last one, if it is repeated.

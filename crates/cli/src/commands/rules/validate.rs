@@ -82,7 +82,11 @@ pub(super) fn run(args: &ValidateArgs, json: bool) -> anyhow::Result<Answer> {
                 continue;
             }
         };
-        let name = if file == "-" { "<stdin>" } else { file.as_str() };
+        let name = if file == "-" {
+            "<stdin>"
+        } else {
+            file.as_str()
+        };
         let problems = rules
             .as_ref()
             .map_or_else(|problems| problems, RuleSet::warnings);
@@ -90,11 +94,7 @@ pub(super) fn run(args: &ValidateArgs, json: bool) -> anyhow::Result<Answer> {
             answer = Answer::No;
         }
         if json {
-            listed.extend(
-                problems
-                    .iter()
-                    .map(|problem| file::as_json(name, problem)),
-            );
+            listed.extend(problems.iter().map(|problem| file::as_json(name, problem)));
             continue;
         }
         output::note(&text)?;

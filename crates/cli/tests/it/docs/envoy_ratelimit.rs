@@ -1,10 +1,10 @@
 //! The table of variables of envoyproxy/ratelimit is the one that the program reads by.
 
-use tidegate_server::config::{Effect, NoteLevel, VARIABLES, Variable};
+use tidegate_server::config::{Effect, KnownVariable, NoteLevel, VARIABLES};
 
 use super::page;
 
-fn row(variable: &Variable) -> String {
+fn row(variable: &KnownVariable) -> String {
     let quoted = |texts: &[&str]| format!("`{}`", texts.join("`, `"));
     let becomes = match variable.effect {
         Effect::Settings(keys) => quoted(keys),

@@ -4,7 +4,9 @@ use http::{Request, StatusCode};
 use http_body_util::Empty;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tidegate_server::grpc_messages::health::HealthCheckRequest;
-use tidegate_server::grpc_messages::rate_limit::{RateLimitRequest, RateLimitResponse};
+use tidegate_server::grpc_messages::rate_limit::{
+    RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
+};
 use tidegate_testkit_server::{PATIENCE, TestFolder};
 use tokio::net::{TcpStream, UnixStream};
 use tonic::client::Grpc;
@@ -24,7 +26,7 @@ async fn ask(channel: Channel) -> Result<i32, Status> {
     let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
     let call = RateLimitRequest {
         domain: "other".to_owned(),
-        descriptors: vec![Default::default()],
+        descriptors: vec![RateLimitDescriptor::default()],
         hits_addend: 1,
     };
     let reply = grpc
