@@ -1,5 +1,7 @@
 use std::collections::BTreeSet;
 
+use tidegate::headers::HeaderSettings;
+use tidegate_codec::grpc::MetadataCalls;
 use tidegate_ratelimit::variables::{Effect, VARIABLES};
 
 use super::super::Config;
@@ -20,6 +22,52 @@ fn every_setting_that_variables_make_is_there() {
     let keys = keys.filter(|key| !key.starts_with("TIDEGATE_"));
     let missing: BTreeSet<&str> = keys.copied().filter(|key| !is_setting(key)).collect();
     assert_eq!(missing, BTreeSet::new());
+}
+
+#[test]
+fn an_answer_carries_only_what_is_asked_for() {
+    let answers = |variables: &[(&str, &str)]| load_as("", variables).unwrap().answers;
+    let plain = answers(&[]);
+    assert_eq!(plain.headers, HeaderSettings::NONE);
+    assert_eq!((plain.has_reasons, plain.shadow), (false, false));
+    assert_eq!(
+        (plain.envoy_headers, plain.metadata),
+        (None, MetadataCalls::None)
+    );
+    let own = answers(&[("TIDEGATE_HEADERS", "x,retry-after")]);
+    assert!(own.headers.x && own.headers.retry_after && own.has_reasons);
+    let asked = answers(&[
+        ("LIMIT_RESPONSE_HEADERS_ENABLED", "true"),
+        ("LIMIT_RESET_HEADER", "x-reset"),
+        ("RESPONSE_DYNAMIC_METADATA", "true"),
+        ("SHADOW_MODE", "1"),
+    ]);
+    let names = asked.envoy_headers.unwrap();
+    let names = [names.limit, names.remaining, names.reset];
+    assert_eq!(names, ["RateLimit-Limit", "RateLimit-Remaining", "x-reset"]);
+    assert_eq!(
+        (asked.headers, asked.has_reasons),
+        (HeaderSettings::NONE, false)
+    );
+    assert_eq!((asked.metadata, asked.shadow), (MetadataCalls::All, true));
+    let native = load("", &[], &[]).unwrap().answers;
+    assert_eq!(native.headers, HeaderSettings::default());
+    assert_eq!(
+        (native.has_reasons, native.metadata),
+        (true, MetadataCalls::OfQuotas)
+    );
+}
+
+#[test]
+fn the_variable_of_headers_names_them() {
+    let names = |text: &str| {
+        let loaded = load("", &[("TIDEGATE_ENVOY_HEADERS", text)], &[]);
+        loaded.map(|config| config.answers.envoy_headers.unwrap().remaining)
+    };
+    assert_eq!(names("limit:a,remaining:b").unwrap(), "b");
+    for wrong in ["remaining", "left:b", "remaining:b c"] {
+        assert!(names(wrong).is_err(), "{wrong}");
+    }
 }
 
 #[test]
