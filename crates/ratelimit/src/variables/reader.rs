@@ -204,15 +204,13 @@ pub(super) fn map_of(variable: &str, pairs: Vec<(String, String)>) -> MapOfSetti
     map
 }
 
-/// A duration in the form of settings.
+/// A duration in the form of settings, whose smallest unit is the millisecond: parts of one are rounded up.
 pub(super) fn span(duration: Duration) -> String {
-    let microseconds = duration.as_micros();
-    if microseconds.is_multiple_of(1_000_000) {
-        format!("{}s", microseconds / 1_000_000)
-    } else if microseconds.is_multiple_of(1_000) {
-        format!("{}ms", microseconds / 1_000)
+    let milliseconds = duration.as_nanos().div_ceil(1_000_000);
+    if milliseconds.is_multiple_of(1_000) {
+        format!("{}s", milliseconds / 1_000)
     } else {
-        format!("{microseconds}us")
+        format!("{milliseconds}ms")
     }
 }
 

@@ -92,7 +92,7 @@ fn without_variables_the_defaults_of_envoyproxy_ratelimit_are_made() {
 #[test]
 fn addresses_by_hand() {
     #[rustfmt::skip]
-    let table: [(&[(&str, &str)], &str); 9] = [
+    let table: [(&[(&str, &str)], &str); 10] = [
         (&[("PORT", "1")],                                "http: 0.0.0.0:1"),
         (&[("HOST", "127.0.0.1")],                        "http: 127.0.0.1:8080"),
         (&[("HOST", "::"), ("PORT", "80")],               "http: [::]:80"),
@@ -101,6 +101,7 @@ fn addresses_by_hand() {
         (&[("GRPC_UDS", "/tmp/r.sock"), ("GRPC_PORT", "1")], "grpc: unix:///tmp/r.sock"),
         (&[("DEBUG_PORT", "6071")],                       "debug: 0.0.0.0:6071"),
         (&[("GRPC_MAX_CONNECTION_AGE", "1h30m")],         "grpc_max_connection_age: 5400s"),
+        (&[("GRPC_MAX_CONNECTION_AGE", "1500us")],        "grpc_max_connection_age: 2ms"),
         (&[("GRPC_MAX_CONNECTION_AGE", "0")],             "grpc_max_connection_age: off"),
     ];
     for (set, expected) in table {
