@@ -142,9 +142,20 @@ fn add_part(path: &mut String, key: &str, value: &str) {
 /// A path without what would end a line or a part of it: `:`, `|`, control characters, and the dots of IPv4 addresses.
 fn sanitized(path: &str) -> String {
     let is_reserved = |c: char| matches!(c, ':' | '|') || c.is_control();
-    let mut path = path.replace(is_reserved, "_");
+    // Most paths have none, and characters of ASCII are looked at as bytes.
+    let is_suspect = |byte: u8| matches!(byte, b':' | b'|' | 0..=31 | 127..);
+    let mut path = if path.bytes().any(is_suspect) {
+        path.replace(is_reserved, "_")
+    } else {
+        path.to_owned()
+    };
     let mut index = 0;
     while index < path.len() {
+        let rest = &path.as_bytes()[index..];
+        let Some(digit) = rest.iter().position(u8::is_ascii_digit) else {
+            break;
+        };
+        index += digit;
         match ipv4_length(&path.as_bytes()[index..]) {
             Some(length) => {
                 let range = index..index + length;
