@@ -21,6 +21,8 @@ use crate::rulebook::{ChangeError, Changed, Expected, RuleChange, etag, etag_of}
 /// A document that is read without leaving the thread, in bytes.
 const SHORT: usize = 64 << 10;
 const WORST_CASE: &str = "worst_case";
+/// The name of the stats of a rule that is written as a descriptor.
+const STAT: &str = "stat";
 
 pub(super) fn list(call: &ApiCall) -> Result<ApiReply, HttpProblem> {
     let [] = parameters(&call.parts, [])?;
@@ -74,12 +76,15 @@ pub(super) fn one(status: StatusCode, rule: &Rule) -> ApiReply {
     with_header(reply, ETAG, &etag_of(rule))
 }
 
-/// A rule as answers have it: as it was written, with the most that it can admit. That is computed, and part of no tag
-/// and no version.
+/// A rule as answers have it: as it was written, with the most that it can admit, and the name of its stats. Those are
+/// computed, and part of no tag and no version.
 pub(super) fn answered(rule: &Rule) -> serde_json::Value {
     let mut written = rule.written().clone();
     if let Some(written) = written.as_object_mut() {
         written.insert(WORST_CASE.to_owned(), rule.worst_case());
+        if let Some(stat) = rule.stat() {
+            written.insert(STAT.to_owned(), json!(stat));
+        }
     }
     written
 }
@@ -87,7 +92,7 @@ pub(super) fn answered(rule: &Rule) -> serde_json::Value {
 /// Removes the fields that an [answer](answered) has and a rule does not, so that an answer can be sent back.
 pub(super) fn drop_computed(rule: &mut Node) {
     if let Value::Map(entries) = &mut rule.value {
-        entries.retain(|entry| entry.key != WORST_CASE);
+        entries.retain(|entry| ![WORST_CASE, STAT].contains(&entry.key.as_str()));
     }
 }
 

@@ -36,6 +36,24 @@ fn the_source_is_reported_and_changes_are_refused() {
 }
 
 #[test]
+fn each_rule_has_its_descriptor_and_the_name_of_its_stats() {
+    let followed = Followed::start(&[users("infra/gw/http", 2)]);
+    let rules = followed
+        .server
+        .ask("GET /v1/rules", "")
+        .with_status(200)
+        .json();
+    let rule = &rules["rules"][0];
+    assert_eq!(rule["domain"], "infra/gw/http", "{rule}");
+    assert_eq!(rule["descriptor"], json!([{"key": "user"}]));
+    assert_eq!(
+        rule["rate_limit"],
+        json!({"unit": "day", "requests_per_unit": 2})
+    );
+    assert_eq!(rule["stat"], "infra/gw/http.user");
+}
+
+#[test]
 fn each_version_is_in_the_history_with_its_server_as_the_author() {
     let followed = Followed::start(&[users("edge", 2)]);
     let server = &followed.server;
