@@ -7,6 +7,7 @@
 )]
 
 mod docs;
+mod envoy_ratelimit;
 mod process;
 mod program;
 mod proxies;

@@ -8,7 +8,7 @@ use tidegate_testkit_server::{TestFolder, serve_arguments};
 
 pub(crate) use crate::server_process::{ProgramRun, ServerProcess as Server};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_tidegate");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_tidegate");
 
 /// A folder that the program runs in. Paths in messages are relative to it.
 pub(crate) struct ProgramFolder {

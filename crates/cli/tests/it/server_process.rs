@@ -46,7 +46,13 @@ impl Deref for ServerProcess {
 impl ServerProcess {
     /// Starts `tidegate serve`, with stdout and stderr piped, and waits until it says where it listens. If it ends
     /// instead: what it left behind.
-    pub(crate) fn start(mut command: Command) -> Result<Self, ProgramRun> {
+    pub(crate) fn start(command: Command) -> Result<Self, ProgramRun> {
+        let front_ends = front_ends(&command);
+        Self::listening(command, front_ends)
+    }
+
+    /// The same for a program with so many front ends.
+    pub(crate) fn listening(mut command: Command, front_ends: usize) -> Result<Self, ProgramRun> {
         let mut child = command.spawn().unwrap();
         let log = follow(child.stderr.take().unwrap());
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
@@ -61,18 +67,7 @@ impl ServerProcess {
             });
         };
         let mut addresses = vec![http];
-        let has = |text: &str| command.get_args().any(|argument| argument == text);
-        // By that name it has no flags, and the debug port next to the others.
-        let mut words = command.get_args().chain([command.get_program()]);
-        let is_replacing = words.any(|word| Path::new(word).ends_with("ratelimit"));
-        let others = [
-            is_replacing,
-            has("--admin"),
-            !has("off"),
-            has("--resp"),
-            has("--gateway"),
-        ];
-        for _ in others.into_iter().filter(|is_served| *is_served) {
+        for _ in 1..front_ends {
             let mut line = String::new();
             stdout.read_line(&mut line).unwrap();
             addresses.push(parse_address(&line).unwrap());
@@ -117,6 +112,22 @@ impl Drop for ServerProcess {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// How many front ends a command serves.
+fn front_ends(command: &Command) -> usize {
+    let has = |text: &str| command.get_args().any(|argument| argument == text);
+    // By that name it has no flags, and the debug port next to the others.
+    let mut words = command.get_args().chain([command.get_program()]);
+    let is_replacing = words.any(|word| Path::new(word).ends_with("ratelimit"));
+    let others = [
+        is_replacing,
+        has("--admin"),
+        !has("off"),
+        has("--resp"),
+        has("--gateway"),
+    ];
+    1 + others.into_iter().filter(|is_served| *is_served).count()
 }
 
 /// A line such as `listening http=127.0.0.1:8080`.

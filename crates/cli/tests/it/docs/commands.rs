@@ -20,12 +20,18 @@ const EXAMPLES: Run = Run::By("crates/cli/tests/it/docs/examples.rs");
 const TRUSTED: Run = Run::By("crates/cli/tests/it/proxies/untrusted.rs");
 const COMMANDS: Run = Run::By("crates/cli/tests/it/program/commands.rs");
 const PROMOTING: Run = Run::By("crates/cli/tests/it/process/promoting.rs");
+const MIGRATING: Run = Run::By("crates/cli/tests/it/docs/migrating.rs");
 const SIMULATE: Run = Run::By("crates/cli/tests/it/program/simulate.rs");
 const SYSTEM: &str = "changes the system; `scripts/stopwatch` installs the package into another";
 
 /// The commands, by how they begin.
-const SHOWN: [(&str, Run); 65] = [
+const SHOWN: [(&str, Run); 70] = [
     ("tidegate --version", COMMANDS),
+    ("env $(cat ratelimit.env)", MIGRATING),
+    ("env $(cat gateway.env)", MIGRATING),
+    ("curl -s http://127.0.0.1:8080/healthcheck", MIGRATING),
+    ("curl -s http://127.0.0.1:8080/json", MIGRATING),
+    ("curl -s http://127.0.0.1:6070/", MIGRATING),
     ("tidegate check", COMMANDS),
     (
         "tidegate console",

@@ -4,6 +4,7 @@ mod commands;
 mod envoy_ratelimit;
 mod examples;
 mod links;
+mod migrating;
 mod outside_tools;
 mod pictures;
 mod played;

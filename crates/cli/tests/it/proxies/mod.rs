@@ -11,7 +11,7 @@ mod guide;
 mod haproxy;
 mod headers;
 mod nginx;
-mod proxy;
+pub(crate) mod proxy;
 mod rolling_restart;
 mod story;
 mod traefik;

@@ -13,12 +13,15 @@ use tidegate_testkit::ReservedPort;
 use crate::Server;
 use tidegate_testkit_server::TestFolder;
 
-/// What the guide prints.
-const GUIDE: &str = include_str!("../../../../../../docs/guides/envoy.md");
+/// What the guides print.
+const GUIDES: &str = concat!(
+    include_str!("../../../../../../docs/guides/envoy.md"),
+    include_str!("../../../../../../docs/guides/from-envoy-ratelimit.md"),
+);
 
-/// The block of the guide that begins with this line.
+/// The block of the guides that begins with this line.
 fn printed(first: &str) -> String {
-    let blocks = GUIDE.split("```yaml\n").skip(1);
+    let blocks = GUIDES.split("```yaml\n").skip(1);
     let mut texts = blocks.filter_map(|block| block.split("```").next());
     let found = texts.find(|text| text.starts_with(first));
     found.unwrap().to_owned()

@@ -41,7 +41,7 @@ fn the_guide_works_as_it_is_printed() {
 
 #[test]
 fn a_file_of_the_other_service_is_served_as_it_is() {
-    let front = Front::new(&printed("domain:"), |config| config);
+    let front = Front::new(&printed("domain: web"), |config| config);
     for expected in [200, 200, 200, 200, 200, 429] {
         assert_eq!(front.envoy.get("/", &USER).status, expected);
     }
