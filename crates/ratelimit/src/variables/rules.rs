@@ -7,6 +7,7 @@ use super::reader::{MapOfSetting, Reader, map_of, span};
 
 pub(super) fn read(reader: &mut Reader<'_>) {
     reader.pass_on_boolean("merge_domains", "MERGE_DOMAIN_CONFIG");
+    reader.pass_on_boolean("ignore_dot_files", "RUNTIME_IGNOREDOTFILES");
     match reader.text_or_default("CONFIG_TYPE").as_str() {
         "FILE" => folder(reader),
         "GRPC_XDS_SOTW" => management_server(reader),

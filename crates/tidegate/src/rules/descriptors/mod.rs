@@ -13,6 +13,7 @@ mod overlay;
 mod places;
 mod read;
 mod read_grant;
+mod rule_set;
 mod spelling;
 mod stat;
 mod tree;
