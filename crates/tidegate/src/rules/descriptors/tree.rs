@@ -144,8 +144,12 @@ impl DescriptorLevel {
 impl Choices {
     fn of(&self, value: &str) -> Option<&Branch> {
         let fitting = || {
-            let mut wildcards = self.wildcards.iter();
-            let found = wildcards.find(|(wildcard, _)| wildcard.matches(value));
+            let find = |is_meant: fn(&Wildcard, &str) -> bool| {
+                let mut wildcards = self.wildcards.iter();
+                wildcards.find(|(wildcard, _)| is_meant(wildcard, value))
+            };
+            let written = find(Wildcard::is_written_as);
+            let found = written.or_else(|| find(Wildcard::matches));
             found.map(|(_, branch)| branch)
         };
         let exact = self.exact.get(value);

@@ -40,6 +40,20 @@ impl Wildcard {
         }
         true
     }
+
+    /// Whether it is written as this value: then the value means it, whatever else matches.
+    pub(super) fn is_written_as(&self, value: &str) -> bool {
+        let star =
+            |rest: &str, part: &str| rest.strip_prefix(part)?.strip_prefix('*').map(str::len);
+        let mut rest = value;
+        for part in std::iter::once(&self.prefix).chain(&self.middle) {
+            match star(rest, part) {
+                Some(left) => rest = &rest[rest.len() - left..],
+                None => return false,
+            }
+        }
+        rest == self.suffix
+    }
 }
 
 impl fmt::Display for Wildcard {
@@ -84,5 +98,23 @@ mod tests {
             assert_eq!(wildcard.matches(value), expected, "{pattern} {value}");
         }
         assert_eq!(Wildcard::parse("plain"), None);
+    }
+
+    #[test]
+    fn the_text_of_a_wildcard_by_hand() {
+        for (pattern, value, expected) in [
+            ("v*", "v*", true),
+            ("v*", "vip*", false),
+            ("v*", "v", false),
+            ("v*", "v**", false),
+            ("*", "*", true),
+            ("*", "", false),
+            ("a*b*c", "a*b*c", true),
+            ("a*b*c", "a*b-c", false),
+            ("a**c", "a*c", true),
+        ] {
+            let wildcard = Wildcard::parse(pattern).unwrap();
+            assert_eq!(wildcard.is_written_as(value), expected, "{pattern} {value}");
+        }
     }
 }

@@ -63,6 +63,18 @@ fn values_that_share_a_counter_have_one_of_their_own() {
 }
 
 #[test]
+fn a_value_with_a_star_means_the_line_with_the_same_text() {
+    let lines = "
+  - {key: user, value: v*, rate_limit: {unit: day, requests_per_unit: 5}}
+  - {key: user, value: vip*, rate_limit: {unit: day, requests_per_unit: 7}}
+";
+    let gate = Gate::new(MemoryStore::new(), descriptors(&format!("{USERS}{lines}")));
+    assert_eq!(charge(&gate, entry("user=vip*")), Some(6));
+    assert_eq!(charge(&gate, entry("user=v*")), Some(4));
+    assert_eq!(charge(&gate, entry("user=vip1")), Some(4), "the first line");
+}
+
+#[test]
 fn a_limit_that_comes_with_a_request_continues_the_counter_of_the_file() {
     let two = format!(
         "{USERS}    descriptors: [{{key: path, rate_limit: {{unit: day, requests_per_unit: 4}}}}]\n"
