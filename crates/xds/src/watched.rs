@@ -44,15 +44,34 @@ pub(crate) struct Watched<T> {
 }
 
 impl<T: AsyncRead + Unpin> Watched<T> {
-    /// Notes why nothing can be written: perhaps the server has said it.
-    fn note_write(&mut self, error: &io::Error, cx: &mut Context<'_>) {
+    /// The result of writing. If nothing can be written, notes why: perhaps the server has said it. What it said last can
+    /// be read, but the runtime may not know yet that it has arrived.
+    fn noted<R>(
+        &mut self,
+        written: Poll<io::Result<R>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<R>> {
+        let Poll::Ready(Err(error)) = &written else {
+            return written;
+        };
         let mut byte = [0];
         let read = Pin::new(&mut self.io).poll_read(cx, &mut ReadBuf::new(&mut byte));
-        if let Poll::Ready(Err(said)) = read {
-            self.failure.note(&said);
+        match read {
+            Poll::Pending if is_closed(error) => return Poll::Pending,
+            Poll::Ready(Err(said)) => self.failure.note(&said),
+            Poll::Pending | Poll::Ready(Ok(())) => {}
         }
         self.failure.note(error);
+        written
     }
+}
+
+/// Whether the server closed the connection. Its end can then be read, so that waiting for it ends.
+fn is_closed(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+    )
 }
 
 impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
@@ -76,18 +95,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<T> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(cx, bytes);
-        if let Poll::Ready(Err(error)) = &written {
-            self.note_write(error, cx);
-        }
-        written
+        self.noted(written, cx)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.io).poll_flush(cx);
-        if let Poll::Ready(Err(error)) = &flushed {
-            self.note_write(error, cx);
-        }
-        flushed
+        self.noted(flushed, cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
