@@ -6,8 +6,6 @@ use tidegate::rules::{Grant, Mode, Rule, RuleSet};
 use tidegate::{Micros, Window};
 use tidegate_codec::grpc::proto::rate_limit::Unit;
 
-use crate::names::unit_name;
-
 /// A line for each limit, sorted.
 pub fn listed(rules: &RuleSet) -> String {
     let mut lines: Vec<String> = rules.iter().filter_map(|rule| line(rule)).collect();
@@ -32,7 +30,7 @@ fn line(rule: &Rule) -> Option<String> {
     let _ = writeln!(
         line,
         "{path}: unit={} requests_per_unit={requests}, shadow_mode: {}, quota_mode: {}",
-        unit_name(unit),
+        unit.name(),
         rule.mode() == Mode::Shadow,
         rule.is_quota()
     );

@@ -2,29 +2,20 @@
 
 use tidegate_codec::grpc::proto::rate_limit::{LimitCode, Unit};
 
-const UNITS: [(&str, Unit); 8] = [
-    ("UNKNOWN", Unit::Unknown),
-    ("SECOND", Unit::Second),
-    ("MINUTE", Unit::Minute),
-    ("HOUR", Unit::Hour),
-    ("DAY", Unit::Day),
-    ("MONTH", Unit::Month),
-    ("YEAR", Unit::Year),
-    ("WEEK", Unit::Week),
+const UNITS: [Unit; 8] = [
+    Unit::Unknown,
+    Unit::Second,
+    Unit::Minute,
+    Unit::Hour,
+    Unit::Day,
+    Unit::Month,
+    Unit::Year,
+    Unit::Week,
 ];
 
 /// The unit with this name.
 pub(crate) fn unit_named(name: &str) -> Option<Unit> {
-    let mut units = UNITS.iter();
-    let found = units.find(|(known, _)| *known == name);
-    found.map(|(_, unit)| *unit)
-}
-
-/// The name of a unit.
-pub(crate) fn unit_name(unit: Unit) -> &'static str {
-    let mut units = UNITS.iter();
-    let found = units.find(|(_, known)| *known == unit);
-    found.map_or("UNKNOWN", |(name, _)| name)
+    UNITS.into_iter().find(|unit| unit.name() == name)
 }
 
 /// The name of a code.

@@ -10,7 +10,7 @@ use tidegate_codec::grpc::proto::rate_limit::{
     CurrentLimit, DescriptorStatus, HeaderValue, LimitCode, RateLimitResponse, Unit,
 };
 
-use crate::names::{code_name, unit_name};
+use crate::names::code_name;
 
 /// An answer as JSON. Without `quota`, which no answer has.
 pub fn write(response: &RateLimitResponse) -> String {
@@ -111,7 +111,7 @@ fn limit(limit: &CurrentLimit) -> String {
     object.put_number("requestsPerUnit", limit.requests_per_unit);
     match Unit::try_from(limit.unit) {
         Ok(Unit::Unknown) => {}
-        Ok(unit) => object.put_text("unit", unit_name(unit)),
+        Ok(unit) => object.put_text("unit", unit.name()),
         Err(_) => object.put("unit", &limit.unit.to_string()),
     }
     object.put_text("name", &limit.name);
