@@ -71,8 +71,9 @@ pub(crate) fn note(text: &str) -> io::Result<()> {
     whole(AutoStream::auto(io::stderr().lock()), text)
 }
 
-/// Writes an error to stderr.
+/// Writes an error to stderr. Problems of settings begin with that word already.
 pub(crate) fn error(message: &str) -> io::Result<()> {
+    let message = message.strip_prefix("error: ").unwrap_or(message);
     note(&format!("{}: {message}\n", styled(BAD.bold(), "error")))
 }
 

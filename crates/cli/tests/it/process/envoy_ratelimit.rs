@@ -241,6 +241,7 @@ fn a_server_that_would_not_start_says_all_problems_by_their_variables() {
         &[("PORT", "http")],
     );
     assert_eq!(run.code, Some(2), "{}", run.whole());
+    assert!(run.stderr.starts_with("error: PORT: "), "{}", run.stderr);
 }
 
 #[test]
