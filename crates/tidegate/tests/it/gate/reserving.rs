@@ -239,7 +239,7 @@ fn what_has_a_record_is_settled_and_cancelled_like_any_other() {
 
 #[tokio::test(start_paused = true)]
 async fn a_guard_extends_its_reservation_while_it_lasts() {
-    let list = "- {id: back, per: [], unit: tokens, limit: 100/day, unsettled: give_back}";
+    let list = "- {id: back, per: [], unit: tokens, limit: 100/day, algorithm: fixed_window, anchor: first_request, unsettled: give_back}";
     let clock = tidegate::TokioClock::start();
     let store = MemoryStore::builder().clock(clock).build();
     let gate = Gate::with_clock(store, rules(list), clock);
