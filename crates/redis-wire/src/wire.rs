@@ -348,6 +348,16 @@ impl LuaStep {
         !asks && !matches!(self.op, Op::HoldReserve | Op::HoldLook)
     }
 
+    /// Whether it uses keys that only its record names, or that it finds next to a counter. While their slot is moved, the
+    /// server that has the keys which the step names may not have these, and cannot tell that from keys that do not exist.
+    pub fn finds_more_keys(&self) -> bool {
+        let by_record = matches!(
+            self.op,
+            Op::HoldSettle | Op::HoldExtend | Op::Release | Op::Renew
+        );
+        by_record || self.charges.iter().any(|charge| charge.gives_back)
+    }
+
     /// The slot of its keys.
     pub fn slot(&self) -> u16 {
         self.slot

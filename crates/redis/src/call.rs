@@ -69,8 +69,7 @@ pub(crate) enum CallBody {
 }
 
 impl CallBody {
-    /// Whether it reads keys that only a stored record names. While a slot is moved, the server that has the record may
-    /// not have these, and cannot tell that from keys that do not exist.
+    /// Whether it uses keys besides those that it names: see [`LuaStep::finds_more_keys`].
     pub(crate) fn finds_more_keys(&self) -> bool {
         matches!(self, Self::Step(step) if step.finds_more_keys())
     }

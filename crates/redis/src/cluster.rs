@@ -95,8 +95,7 @@ impl ClusterLinks {
                     is_asking = false;
                 }
                 Err(CallError::Ask(_)) if work.finds_more_keys() => {
-                    let problem = "the slot of the reservation is being moved";
-                    return Err(CallError::NotNow(problem.to_owned()));
+                    return Err(CallError::NotNow("the slot is being moved".to_owned()));
                 }
                 Err(CallError::Ask(node)) => {
                     is_redirected = true;

@@ -40,6 +40,12 @@ local function expire(step, key, reset_at)
   end
 end
 
+-- Fails, before anything is written, while the slot of this key is being moved from here: what is not here then may be
+-- there, and a key that is emptied cannot be filled again. No key has this name.
+local function stays(key)
+  call('TYPE', key .. ':moves')
+end
+
 -- This answer for a request that took nothing: its verdict, over the state as it still is.
 local function over(outcome, untouched)
   outcome[REMAINING], outcome[RESET_AT] = untouched[REMAINING], untouched[RESET_AT]

@@ -47,6 +47,9 @@ end
 function held.expire(task, step)
   local queue, texts = keys_of(task.key)
   local due = call('ZRANGEBYSCORE', queue, '-inf', format('%.0f', step.now), 'WITHSCORES')
+  if due[1] then
+    stays(task.key)
+  end
   for index = 1, #due, 2 do
     local name, ends = due[index], tonumber(due[index + 1])
     local text = call('HGET', texts, name)

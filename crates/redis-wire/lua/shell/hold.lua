@@ -30,6 +30,8 @@ function hold.reserve(step)
       -- The permit ends with the reservation.
       local limit = task.limit
       task.limit = { kind = limit.kind, holders = limit.holders, lease_ttl = min(limit.lease_ttl, ttl) }
+    elseif task.limit.has_held then
+      stays(task.key)
     end
   end
   local outcomes, is_allowed, is_made = {}, {}, true
@@ -183,6 +185,7 @@ function hold.settle(step)
     end
     return is_same and dump(REPEATED, record) or { OTHER_COST }
   end
+  stays(step.keys[1])
   -- All states are read before one is written.
   local entries = {}
   for _, part in ipairs(record.parts) do
@@ -234,6 +237,7 @@ function hold.extend(step)
   elseif record.settled then
     return { OTHER_COST }
   end
+  stays(step.keys[1])
   local ends = min(plus(step.now, tonumber(step.args[1])), plus(record.at, tonumber(step.args[2])))
   for _, part in ipairs(record.parts) do
     if part.companion then

@@ -109,6 +109,7 @@ function ops.release_there(step)
 end
 
 function ops.renew_there(step)
+  stays(step.keys[1])
   local leases = module('leases')
   local view = leases.open(step.keys[1], step.keys[2])
   return { leases.renew(view, step.lease, leases.time_for(view, step), step) and 1 or 0 }

@@ -62,6 +62,7 @@ function register.release(step)
 end
 
 function register.renew(step)
+  stays(step.register)
   local here, there, longest = read(step)
   local all, is_supplied = #here + #there > 0, step.is_supplied
   for _, state in ipairs(here) do

@@ -43,8 +43,11 @@ end
 function resets.since_taken(step)
   local is_reset = {}
   for index, task in ipairs(step.tasks) do
-    local at = task.reset_note and noted(task.reset_note)
-    is_reset[index] = at and task.taken_at <= at
+    if task.reset_note then
+      stays(task.key)
+      local at = noted(task.reset_note)
+      is_reset[index] = at and task.taken_at <= at
+    end
   end
   return is_reset
 end

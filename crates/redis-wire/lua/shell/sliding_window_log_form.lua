@@ -23,6 +23,9 @@ local function view(key)
   function log.replace(rank, new)
     local removed = log.length() - rank
     if removed > 0 then
+      if rank == 0 and new[1] then
+        stays(key)
+      end
       call('ZREMRANGEBYRANK', key, rank, -1)
     end
     for start = 1, #new, AT_ONCE do

@@ -193,11 +193,6 @@ impl LuaStep {
         Self::on_hold(Op::HoldLook, hold, id, None, Vec::new())
     }
 
-    /// Whether it changes counters that only its record names.
-    pub fn finds_more_keys(&self) -> bool {
-        matches!(self.op, Op::HoldSettle | Op::HoldExtend)
-    }
-
     fn on_hold(
         op: Op,
         hold: &str,

@@ -23,6 +23,7 @@ mod login;
 mod namespaces;
 mod questions;
 mod reservations;
+mod resharding;
 mod rules;
 mod scopes;
 mod sharing;

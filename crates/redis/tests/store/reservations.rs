@@ -8,24 +8,24 @@ use std::time::{Duration, Instant};
 use tidegate_core::{
     Algorithm, CostUnit, Costs, ExtendAnswer, Limit, MadeReservation, Micros, PermitId, Rate,
     RemoteStore as _, Request, ReservationId, ReserveRequest, Reserved, ReservedCharge, Scope,
-    SettleAnswer, SettleRequest, StoreError,
+    SettleAnswer, SettleRequest,
 };
 use tidegate_redis::RedisStore;
 use tidegate_testkit::eventually;
-use tidegate_testkit::redis::{Cluster, RedisServer, slot_of};
+use tidegate_testkit::redis::{Cluster, RedisServer};
 
-use crate::{Asked, store, store_within};
+use crate::{Asked, store};
 
 static TOKENS: LazyLock<CostUnit> = LazyLock::new(|| CostUnit::new("tokens").unwrap());
 const TTL: Micros = Micros::MINUTE;
 /// How long a caller waits that was not answered.
 const RETRY: Duration = Duration::from_millis(5);
 
-fn daily(count: u64) -> Limit {
+pub(crate) fn daily(count: u64) -> Limit {
     Limit::new(Rate::new(count, Micros::DAY), Algorithm::FIXED_WINDOW).unwrap()
 }
 
-fn tokens(asked: &Asked, cost: u64) -> ReservedCharge<'_> {
+pub(crate) fn tokens(asked: &Asked, cost: u64) -> ReservedCharge<'_> {
     ReservedCharge {
         charge: asked.charge(cost),
         unit: &TOKENS,
@@ -70,7 +70,7 @@ async fn settle(store: &RedisStore, id: ReservationId, cost: u64) -> SettleAnswe
 }
 
 /// How much was given back, and charged in addition, in each counter.
-fn adjusted(answer: &SettleAnswer) -> Vec<(u64, u64)> {
+pub(crate) fn adjusted(answer: &SettleAnswer) -> Vec<(u64, u64)> {
     let SettleAnswer::Settled { reservation, .. } = answer else {
         return Vec::new();
     };
@@ -274,38 +274,6 @@ async fn a_leased_estimate_whose_lease_has_ended_goes_back_to_redis() {
     eventually("all but what was used is back", is_back).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_record_that_moves_before_its_counters_is_settled_when_they_have_moved_too() {
-    let cluster = Cluster::start();
-    let (key, slot) = ("k", slot_of("{k}"));
-    for is_record_first in [true, false] {
-        let scope = Scope::new(&format!("moved-{is_record_first}"));
-        let asked = Asked::new(scope, &daily(100), key);
-        let store = store_within(&cluster.url(), Duration::from_millis(300)).await;
-        let made = reserve(&store, &[&asked], 60, TTL).await.unwrap();
-        let owner = cluster.master_of(slot).address();
-        let other = cluster.nodes().iter().find(|node| node.address() != owner);
-        let migration = cluster.migrate(slot, other.unwrap());
-        let keys = migration.keys();
-        let is_record = |key: &&String| key.contains(":hold:") == is_record_first;
-        for key in keys.iter().filter(is_record) {
-            migration.move_key(key);
-        }
-        let actual = Costs::from(25_u64);
-        let request = SettleRequest {
-            id: made.id,
-            actual: Some(&actual),
-            at: None,
-        };
-        // Neither node has all of it.
-        let error = store.settle_reservation(&request).await.unwrap_err();
-        assert!(matches!(error, StoreError::Unreachable(_)), "{error:?}");
-        migration.finish();
-        assert_eq!(adjusted(&settle(&store, made.id, 25).await), [(35, 0)]);
-        assert_eq!(asked.remaining(&store).await, 75);
-    }
-}
-
 /// What the callers of a counter hold and have used.
 #[derive(Default)]
 struct Held {
@@ -313,11 +281,11 @@ struct Held {
     settled: AtomicU64,
 }
 
-/// Callers at two instances, with random estimates, costs, cancels and connections that are cut: what is held and used
-/// never exceeds the limit.
-async fn never_over(stores: [RedisStore; 2], cut: impl Fn()) {
+/// Callers at two instances, with random estimates, costs and cancels, while Redis is disturbed: what is held and used never
+/// exceeds the limit.
+pub(crate) async fn never_over(stores: [RedisStore; 2], disturb: impl Fn()) {
     const LIMIT: u64 = 1_000;
-    let user = Asked::new(Scope::new("user"), &daily(LIMIT), "u1");
+    let user = Asked::new(Scope::new("user").giving_back(), &daily(LIMIT), "u1");
     let all = Asked::new(Scope::new("all"), &daily(LIMIT), "");
     let held = Arc::new(Held::default());
     let end = Instant::now() + Duration::from_secs(2);
@@ -388,7 +356,7 @@ async fn never_over(stores: [RedisStore; 2], cut: impl Fn()) {
     }
     while Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        cut();
+        disturb();
     }
     let lost: u64 = tasks.join_all().await.into_iter().sum();
     let settled = held.settled.load(Ordering::SeqCst);
