@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 use tidegate::document::Node;
@@ -214,12 +214,16 @@ impl SimulateArgs {
                 )
             })
         };
+        let factors = self.scale.split(',').map(read);
+        let factors = factors.collect::<anyhow::Result<Vec<_>>>()?;
+        ensure!(
+            factors.len() <= ScaleSettings::MOST,
+            "--scale: {} factors; at most {} can be compared in one run",
+            factors.len(),
+            ScaleSettings::MOST
+        );
         Ok(ScaleSettings {
-            factors: self
-                .scale
-                .split(',')
-                .map(read)
-                .collect::<anyhow::Result<_>>()?,
+            factors,
             rules: self.scale_rule.clone(),
         })
     }

@@ -6,9 +6,6 @@ use tidegate::limit::MAX_COUNT;
 use tidegate::rules::RuleSet;
 use tidegate::{Limit, LimitError, Rate};
 
-/// How many factors are compared at most, apart from 1.
-const MOST: usize = 32;
-
 /// A factor, as a decimal number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScaleFactor {
@@ -112,14 +109,17 @@ impl ScaleSettings {
         }
     }
 
-    /// The factors rising, without repetitions, as many as can be compared.
+    /// How many factors can be compared.
+    pub const MOST: usize = 32;
+
+    /// The factors rising, without repetitions.
     pub(crate) fn sorted(&self) -> Vec<ScaleFactor> {
         let mut factors = self.factors.clone();
         let order =
             |one: &ScaleFactor, other: &ScaleFactor| one.as_f64().total_cmp(&other.as_f64());
         factors.sort_by(order);
         factors.dedup();
-        factors.truncate(MOST);
+        factors.truncate(Self::MOST);
         factors
     }
 

@@ -207,3 +207,23 @@ fn an_interrupt_ends_it_while_a_pipe_has_no_lines() {
     assert_eq!(end_of(child), Some(2));
     drop(kept);
 }
+
+#[test]
+fn factors_that_cannot_be_tried_are_refused() {
+    let folder = ProgramFolder::new();
+    folder.write("rules.yaml", RULES);
+    folder.write("access.log", &lines(1, 1));
+    let many: Vec<String> = (1..=33).map(|factor: u32| factor.to_string()).collect();
+    let table = [
+        ("0.5,x", "`x` is not a factor"),
+        ("0", "`0` is not a factor"),
+        ("-1", "`-1` is not a factor"),
+        (&many.join(","), "33 factors; at most 32"),
+    ];
+    for (scale, message) in table {
+        let scale = format!("--scale={scale}");
+        let refused = folder.run(&["simulate", "--rules", "rules.yaml", &scale, "access.log"]);
+        assert_eq!((refused.code, refused.stdout.as_str()), (Some(2), ""));
+        assert!(refused.stderr.contains(message), "{refused:?}");
+    }
+}
