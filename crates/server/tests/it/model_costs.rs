@@ -58,7 +58,7 @@ fn answer_all(stream: TcpStream) -> Option<()> {
 const RULES: &str = "
 rules:
   - {id: requests, per: [api_key], limit: 300/hour}
-  - {id: tokens, per: [api_key], unit: tokens, limit: 1000/hour, algorithm: fixed_window}
+  - {id: tokens, per: [api_key], unit: tokens, limit: 1000/day, algorithm: fixed_window}
   - {id: shadow, per: [], unit: output_tokens, limit: 1000/hour, mode: shadow}
 ";
 

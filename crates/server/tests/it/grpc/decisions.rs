@@ -6,13 +6,13 @@ use tidegate_testkit_server::TestFolder;
 
 const RULES: &str = "
 rules:
-- {id: per-user, per: [user], limit: 3/hour, algorithm: fixed_window}
+- {id: per-user, per: [user], limit: 3/day, algorithm: fixed_window}
 - {id: per-team, match: {attributes: {domain: web}}, per: [team], limit: 5/day, algorithm: fixed_window}
 - {id: per-address, per: [remote_address], limit: 100/minute burst 20}
 - {id: second-key, per: [generic_key.2], limit: 1/30s}
 - {id: entry-named-domain, per: [domain.2], limit: 7/month}
 - {id: never, match: {attributes: {blocked: \"1\"}}, per: [], limit: blocked}
-- {id: bytes, per: [bytes], limit: 3/hour, algorithm: fixed_window, settle: true}
+- {id: bytes, per: [bytes], limit: 3/day, algorithm: fixed_window, settle: true}
 - {id: huge, per: [huge], limit: 1000000000/second, algorithm: fixed_window}
 ";
 
@@ -70,7 +70,7 @@ async fn a_status_says_everything_about_its_limit() {
     assert_eq!(
         limits,
         [
-            limit("per-user", 3, Unit::Hour),
+            limit("per-user", 3, Unit::Day),
             None,
             limit("per-address", 100, Unit::Minute),
             limit("second-key", 1, Unit::Unknown),
@@ -85,7 +85,7 @@ async fn a_status_says_everything_about_its_limit() {
         .collect();
     assert_eq!(left, [2, 0, 19, 0, 6, 999_999_999]);
     let wait = answer.statuses[0].duration_until_reset.as_ref().unwrap();
-    assert!((0..=3_600).contains(&wait.seconds), "{wait:?}");
+    assert!((0..=86_400).contains(&wait.seconds), "{wait:?}");
     let wait = answer.statuses[2].duration_until_reset.as_ref().unwrap();
     assert_eq!(
         (wait.seconds, wait.nanos),
@@ -97,7 +97,7 @@ async fn a_status_says_everything_about_its_limit() {
     assert!(
         header(&answer, "ratelimit-policy")
             .unwrap()
-            .contains("\"per-user\";q=3;w=3600")
+            .contains("\"per-user\";q=3;w=86400")
     );
     assert_eq!(header(&answer, "retry-after"), None);
 }

@@ -412,7 +412,7 @@ fn a_damaged_counter_is_reported_and_what_was_granted_meanwhile_is_charged() {
     for text in [&warnings, &log] {
         assert!(!text.contains("client-7"), "{text}");
     }
-    // Four, and one more whenever it tried to charge there what it had granted.
+    // Decisions, and what tries to charge there for them.
     assert!(metric(&server, "tidegate_redis_bad_states_total") >= 4);
     let kept: String = redis.query(&["GET", &keys[0]]);
     assert_eq!(kept, "garbage");

@@ -7,9 +7,9 @@ use tidegate_testkit_server::PATIENCE;
 
 const RULES: &str = "
 rules:
-  - {id: per-address, per: [remote_address], limit: 100/hour, algorithm: fixed_window}
-  - {id: per-user, per: [user], limit: 100/hour, algorithm: fixed_window}
-  - {id: bytes-of-user, per: [bytes_of], limit: 100/hour, algorithm: fixed_window, settle: true}
+  - {id: per-address, per: [remote_address], limit: 100/day, algorithm: fixed_window}
+  - {id: per-user, per: [user], limit: 100/day, algorithm: fixed_window}
+  - {id: bytes-of-user, per: [bytes_of], limit: 100/day, algorithm: fixed_window, settle: true}
 ";
 const ADDRESS: &str = r#"{"remote_address": "127.0.0.1"}"#;
 const USER: &str = r#"{"user": "u1"}"#;
