@@ -212,7 +212,7 @@ def test_a_delayed_request_does_not_block_the_loop_and_gives_back_if_it_is_cance
 
 
 def test_a_client_that_leaves_while_it_waits_gives_back_and_others_send_their_body():
-    rules = "rules: [{id: paced, per: [], limit: 1/second burst 1, max_delay: 5s}]"
+    rules = "rules: [{id: paced, per: [], limit: 1/2s burst 1, max_delay: 9s}]"
     bodies = []
 
     async def echo(scope, receive, send):
@@ -243,12 +243,12 @@ def test_a_client_that_leaves_while_it_waits_gives_back_and_others_send_their_bo
         await request(whole)
         began = time.monotonic()
         assert await request(whole, {"type": "http.disconnect"}) == []
-        assert time.monotonic() - began < 0.9
+        assert time.monotonic() - began < 1.8
         await asyncio.sleep(0.05)
         parts = [{"type": "http.request", "body": b"one", "more_body": True}, {"type": "http.request", "body": b"two"}]
         assert (await request(*parts))[0]["status"] == 200
         # Its turn was that of the client that left.
-        assert time.monotonic() - began < 1.8
+        assert time.monotonic() - began < 3.6
         assert (await request(whole))[0]["status"] == 200
         assert bodies == [b"all", b"onetwo", b"all"]
         await asyncio.sleep(0.01)
@@ -263,7 +263,7 @@ def test_a_rule_file_is_read_again(tmp_path):
     app = RateLimitMiddleware(hello, rules=file)
     assert status(app, scope()) == 200
     file.write_text("rules: [{id: a, per: [], limit: blocked}]")
-    within(2, lambda: status(app, scope()) == 403)
+    within(10, lambda: status(app, scope()) == 403)
 
 
 def test_trio():

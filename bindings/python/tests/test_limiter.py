@@ -170,10 +170,10 @@ def test_acquire_waits_with_every_algorithm():
 
 
 def test_acquire_fails_immediately_if_it_would_take_too_long():
-    limiter = Limiter("1/hour", max_wait=1)
+    limiter = Limiter("1/hour", max_wait=60)
     assert limiter.allow("a")
     began = time.monotonic()
-    for timeout in (None, 0.5, 5000, 0):
+    for timeout in (None, 30, 5000, 0):
         with pytest.raises(RateLimited) as raised:
             limiter.acquire("a", timeout=timeout)
         error = raised.value
@@ -181,7 +181,7 @@ def test_acquire_fails_immediately_if_it_would_take_too_long():
     with pytest.raises(RateLimited) as raised:
         limiter.acquire("b", 2)
     assert raised.value.retry_after is None
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - began < 10
     assert limiter.peek("b").remaining == 1, "nothing was charged"
 
 
