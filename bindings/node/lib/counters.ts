@@ -30,8 +30,13 @@ export interface KeyCounters {
   peek(key: string, limit: number, windowMs: number, now: number): boolean
   /** Takes one request back, which was charged at this time. */
   giveBack(key: string, chargedAt: number, now: number): void
-  reset(key: string, now: number): void
+  /** Forgets what a key has used of this limit. */
+  reset(key: string, limit: number, windowMs: number, now: number): void
   clear(): void
+  /** Forgets keys that have used nothing that still counts. */
+  sweep(now: number): void
+  /** How many keys are counted, idle ones that were not yet swept among them. */
+  readonly size: number
 }
 
 /** Counters for the algorithm that a store is given. */
@@ -91,13 +96,24 @@ export class Counters implements KeyCounters {
     wasm.limiter_give_back(this.#limiter, length, 1, chargedAt, now)
   }
 
-  reset(key: string, now: number): void {
+  reset(key: string, limit: number, windowMs: number, now: number): void {
+    if (limit !== this.#count || windowMs !== this.#windowMs) this.set(limit, windowMs)
     const length = this.#write(key)
     wasm.limiter_reset(this.#limiter, length, now)
   }
 
   clear(): void {
     if (this.#isOpen) wasm.limiter_clear(this.#limiter)
+  }
+
+  sweep(now: number): void {
+    if (this.#isOpen) wasm.limiter_sweep(this.#limiter, now)
+  }
+
+  get size(): number {
+    wasm.limiter_stats(this.#limiter)
+    settleBuffers()
+    return numbers[0]!
   }
 
   #read(code: number): boolean {

@@ -2,10 +2,11 @@
 
 import { Counters, countersFor, type KeyCounters } from './counters.js'
 import { LimitError } from './errors.js'
-import { FixedWindows } from './fixed_windows.js'
+import { FixedWindows, type OpenWindow } from './fixed_windows.js'
 import { forgetAll, giveBack } from './internal.js'
 import type { AlgorithmName } from './limiter.js'
 import { andThen, givenLimiter, hitsOf, timeOf, waitOf, type Eventually, type StoreChoice } from './store_limiter.js'
+import { sweepEvery, type Interval } from './waiting.js'
 
 export interface TidegateStoreOptions extends StoreChoice {
   /** How to count: `fixed_window` by default, which counts denied requests as `MemoryStore` does. */
@@ -39,6 +40,8 @@ export class TidegateStore {
   readonly prefix: string
   /** Whether no other store counts the same keys. */
   readonly localKeys: boolean
+  /** The timer that forgets idle keys, under the name that it has in `MemoryStore`. @internal */
+  interval: Interval | undefined
   readonly #counters: KeyCounters | undefined
   /** The same, if they are fixed windows. */
   readonly #windows: FixedWindows | undefined
@@ -88,6 +91,18 @@ export class TidegateStore {
     const mayTakeBack = options.skipFailedRequests === true || options.skipSuccessfulRequests === true
     this.#remembersCharges = mayTakeBack && this.#counters?.countsDenied !== true
     this.#plainWindows = this.#isCounted && this.prefix === '' ? this.#windows : undefined
+    if (this.interval !== undefined) clearInterval(this.interval)
+    this.interval = this.#isCounted && this.#counters !== undefined ? sweepEvery(this.#windowMs, this.#counters, (counters) => counters.sweep(Date.now())) : undefined
+  }
+
+  /** Keys of this window, as in `MemoryStore`; none unless windows are fixed. @internal */
+  get current(): ReadonlyMap<string, OpenWindow> {
+    return this.#windows?.maps[0] ?? new Map()
+  }
+
+  /** Keys of the window before. @internal */
+  get previous(): ReadonlyMap<string, OpenWindow> {
+    return this.#windows?.maps[1] ?? new Map()
   }
 
   /** Counts a request of a key. */
@@ -136,7 +151,8 @@ export class TidegateStore {
   resetKey(key: string): Eventually<void> {
     const name = this.#named(key)
     this.#charges.delete(name)
-    return this.#counters === undefined ? this.#limiter!.reset(name) : this.#counters.reset(name, Date.now())
+    if (this.#counters === undefined) return this.#limiter!.reset(name)
+    if (this.#isCounted) this.#counters.reset(name, this.#limit, this.#windowMs, Date.now())
   }
 
   /** Forgets what all keys have used. */
@@ -147,8 +163,9 @@ export class TidegateStore {
     this.#limiter[forgetAll]()
   }
 
-  /** Frees the memory of counters of its own. */
+  /** Frees the memory of counters of its own, and ends the timer. */
   shutdown(): void {
+    clearInterval(this.interval)
     this.#charges.clear()
     this.#counters?.clear()
   }

@@ -13,7 +13,7 @@ export interface OpenWindow {
   resetTime: Date
 }
 
-/** Counts keys in windows. Keys whose window is over are forgotten two of the longest windows later, without a timer. */
+/** Counts keys in windows. Keys whose window is over are forgotten two of the longest windows later, when a new key comes or it is swept. */
 export class FixedWindows implements KeyCounters {
   readonly algorithm = 'fixed_window'
   readonly countsDenied = true
@@ -85,6 +85,22 @@ export class FixedWindows implements KeyCounters {
     this.#previous.clear()
   }
 
+  sweep(now: number): void {
+    if (now < this.#turnsAt && this.#current.size < this.#maxKeys) return
+    this.#previous = this.#current
+    this.#current = new Map()
+    this.#turnsAt = now + this.#longestMs
+  }
+
+  get size(): number {
+    return this.#current.size + this.#previous.size
+  }
+
+  /** Keys since the last turn, and those of the turn before. @internal */
+  get maps(): readonly [ReadonlyMap<string, OpenWindow>, ReadonlyMap<string, OpenWindow>] {
+    return [this.#current, this.#previous]
+  }
+
   #answer(open: OpenWindow, windowMs: number, now: number): void {
     this.used = open.totalHits
     this.resetAt = open.openedAt + windowMs
@@ -96,11 +112,7 @@ export class FixedWindows implements KeyCounters {
   /** The window of a key that is not among the current ones, which it is from now on. */
   #bring(key: string, windowMs: number, now: number): OpenWindow {
     if (typeof key !== 'string' && typeof key !== 'number' && typeof key !== 'bigint') throw notAKey(key)
-    if (now >= this.#turnsAt || this.#current.size >= this.#maxKeys) {
-      this.#previous = this.#current
-      this.#current = new Map()
-      this.#turnsAt = now + this.#longestMs
-    }
+    this.sweep(now)
     const open = this.#previous.get(key) ?? { totalHits: 0, openedAt: now, resetTime: new Date(now + windowMs) }
     this.#previous.delete(key)
     this.#current.set(key, open)

@@ -137,7 +137,7 @@ export class Limiter {
       if (kind === RESERVED) {
         const turn = wasm.attempt_turn()
         const permit = new Permit(readDecision(this, this.#count, code, null), this.#release())
-        await this.#takeTurn(turn, waitMs, signal)
+        await this.#takeTurn(turn, now + waitMs, signal)
         return permit
       }
       if (kind !== ASK_AGAIN) {
@@ -170,9 +170,9 @@ export class Limiter {
   }
 
   /** Waits for a turn that was reserved. It is given back if the wait is aborted. */
-  async #takeTurn(turn: number, waitMs: number, signal: AbortSource | undefined): Promise<void> {
+  async #takeTurn(turn: number, due: number, signal: AbortSource | undefined): Promise<void> {
     try {
-      await this.#waiters.wait(waitMs, signal, false)
+      await this.#waiters.until(due, () => this.#time(), signal)
     } catch (reason) {
       wasm.turn_give_back(this.#limiter, turn, this.#time())
       this.#waiters.wake()

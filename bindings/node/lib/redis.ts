@@ -128,7 +128,7 @@ export class RedisLimiter {
       const waitMs = wait / 1e3
       if (decision.allowed && waitMs <= leftMs) {
         try {
-          await this.#waiters.wait(waitMs, signal, false)
+          await this.#waiters.until(performance.now() + waitMs, () => performance.now(), signal)
         } catch (reason) {
           await this.#undo(step)
           throw reason

@@ -1,4 +1,4 @@
-// Waiting: for a time, for a permit that is released, or until it is aborted.
+// Waiting: for a time, for a permit that is released, or until it is aborted. And what is done again and again.
 
 /** What can end a wait: an `AbortSignal`. */
 export interface AbortSource {
@@ -29,6 +29,20 @@ export class Waiters {
     for (const wake of [...this.#waiting]) wake()
   }
 
+  /**
+   * Waits until `clock` shows this time. A timer may end before: it counts from when the event loop last looked at the clock,
+   * which is long ago after synchronous work. A clock that stands still, as in tests, is not waited for. Rejects if it is
+   * aborted.
+   */
+  async until(due: number, clock: () => number, signal: AbortSource | undefined): Promise<void> {
+    throwIfAborted(signal)
+    let left = due - clock()
+    for (let before = Infinity; left > 0 && left < before; left = due - clock()) {
+      before = left
+      await this.wait(left, signal, false)
+    }
+  }
+
   /** Waits for so many milliseconds, rounded up, or until it is woken. Rejects if it is aborted. */
   async wait(duration: number, signal: AbortSource | undefined, isWoken: boolean): Promise<void> {
     throwIfAborted(signal)
@@ -45,5 +59,27 @@ export class Waiters {
     signal?.removeEventListener('abort', end)
     this.#waiting.delete(end)
     throwIfAborted(signal)
+  }
+}
+
+/** What `setInterval` returns, which differs between runtimes. */
+export type Interval = ReturnType<typeof setInterval>
+
+/**
+ * Sweeps every so many milliseconds, for as long as what is swept is in use, and without keeping the process alive. No timer
+ * where none may be set, as in Workers while modules are loaded: counters are also swept by new keys.
+ */
+export function sweepEvery<T extends object>(duration: number, swept: T, sweep: (swept: T) => void): Interval | undefined {
+  const held = new WeakRef(swept)
+  try {
+    const interval = setInterval(() => {
+      const found = held.deref()
+      if (found === undefined) clearInterval(interval)
+      else sweep(found)
+    }, Math.min(duration, LONGEST))
+    ;(interval as { unref?(): void }).unref?.()
+    return interval
+  } catch {
+    return undefined
   }
 }

@@ -24,6 +24,7 @@ interface Exports {
   limiter_release(limiter: number, permit: number, now: number): number
   limiter_reset(limiter: number, key: number, now: number): void
   limiter_clear(limiter: number): void
+  limiter_sweep(limiter: number, now: number): void
   limiter_give_back(limiter: number, key: number, cost: number, chargedAt: number, now: number): void
   limiter_stats(limiter: number): void
   limiter_reserve(limiter: number, key: number, cost: number, maxWaitMs: number, now: number): number

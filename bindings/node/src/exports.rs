@@ -226,6 +226,12 @@ extern "C" fn limiter_clear(limiter: usize) {
     with_limiter(limiter, MemoryLimiter::clear);
 }
 
+/// Forgets keys that have used nothing that still counts.
+#[unsafe(no_mangle)]
+extern "C" fn limiter_sweep(limiter: usize, now: f64) {
+    with_limiter(limiter, |limiter| limiter.sweep(timestamp(now)));
+}
+
 /// Takes back a cost that was charged at `charged_at`.
 #[unsafe(no_mangle)]
 extern "C" fn limiter_give_back(limiter: usize, key: usize, cost: f64, charged_at: f64, now: f64) {

@@ -183,6 +183,16 @@ impl MemoryLimiter {
         }
     }
 
+    /// Forgets keys that are idle.
+    pub(crate) fn sweep(&self, now: Timestamp) {
+        if let Some(store) = &self.store {
+            // The store keeps an idle key for a second longer, in case that it is used again.
+            self.clock.set(now + Micros::SECOND);
+            store.sweep();
+            self.clock.set(now);
+        }
+    }
+
     /// Takes back a cost that was charged at this time.
     pub(crate) fn give_back(&self, key: &str, cost: u64, charged_at: Timestamp) {
         let Some(store) = &self.store else { return };

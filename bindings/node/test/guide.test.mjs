@@ -54,11 +54,11 @@ test('hono', async (t) => {
 
 test('limits that processes share', async (t) => {
   const { port } = await startRedis(t)
-  const code = program('Limits that processes share', { 6379: String(port) })
+  const code = program('Limits that processes share', { 6379: String(port), "name: 'per-user'": "name: 'per-user', timeoutMs: 5000" })
   assert.deepEqual([printed(code), printed(code)], ['true 99\n', 'true 98\n'])
 })
 
 test('a server', async (t) => {
   const address = await startTidegate(t, 'rules: [{id: per-user, per: [user_id], limit: 100/minute}]\n')
-  assert.equal(printed(program('A server', { 'http://127.0.0.1:8080': address })), 'true 99\n')
+  assert.equal(printed(program('A server', { "'http://127.0.0.1:8080'": `'${address}', { timeoutMs: 5000 }` })), 'true 99\n')
 })

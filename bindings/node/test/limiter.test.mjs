@@ -142,6 +142,31 @@ test('turns are given in the order of the calls', async () => {
   assert.deepEqual(order, [1, 2, 3])
 })
 
+test('a turn does not come early: not after long work, and not by a timer that ends before', async (t) => {
+  const limiter = new Limiter('10/second burst 1')
+  limiter.check('api')
+  // The event loop last looked at the clock before this.
+  for (const began = Date.now(); Date.now() - began < 60;);
+  const due = Date.now() + limiter.peek('api').retryAfter * 1000
+  await limiter.acquire('api')
+  assert.ok(Date.now() >= due - 1, `${due - Date.now()} ms early`)
+
+  let now = 0
+  const set = t.mock.method(globalThis, 'setTimeout', (call, duration) => {
+    waits.push(duration)
+    now += Math.max(1, duration - 5)
+    queueMicrotask(call)
+  })
+  const waits = []
+  const early = new Limiter('1/minute burst 1', { now: () => now, maxWaitMs: 60_000 })
+  early.check('a')
+  await early.acquire('a')
+  assert.deepEqual([now >= 60_000, waits[0]], [true, 60_000])
+  // A clock that stands still is not waited for.
+  set.mock.mockImplementation((call) => queueMicrotask(call))
+  await early.acquire('a')
+})
+
 test('a wait that would be too long is refused immediately', async () => {
   const { limiter } = withClock('1/minute')
   limiter.check('a')

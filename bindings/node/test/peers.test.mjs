@@ -2,6 +2,7 @@
 
 import 'reflect-metadata'
 import assert from 'node:assert/strict'
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { once } from 'node:events'
 import { test } from 'node:test'
 import fastifyRateLimit from '@fastify/rate-limit'
@@ -126,6 +127,54 @@ withFakeTime('express: any sequence of calls of a store', async (t) => {
   )
 })
 
+// What tests of the built-in stores look at besides their answers.
+for (const [name, BuiltIn, Store] of [['express', MemoryStore, TidegateStore], ['hono', HonoMemoryStore, HonoStore]]) {
+  withFakeTime(`${name}: the timer, and where keys are kept`, async (t) => {
+    for (const make of [() => new BuiltIn(), () => new Store()]) {
+      const store = make()
+      store.init(LIMIT)
+      const where = (key) => [store.current.has(key), store.previous.has(key)]
+      const first = await store.increment('a')
+      assert.deepEqual(where('a'), [true, false])
+      t.mock.timers.tick(LIMIT.windowMs)
+      assert.deepEqual(where('a'), [false, true])
+      const [again, other] = [await store.increment('a'), await store.increment('b')]
+      assert.deepEqual([where('a'), again === first, again === other, again.totalHits], [[true, false], true, false, 1])
+      t.mock.timers.tick(LIMIT.windowMs)
+      t.mock.timers.tick(LIMIT.windowMs)
+      assert.deepEqual([store.current.size, store.previous.size], [0, 0])
+      const { interval } = store
+      assert.notEqual(interval, undefined)
+      store.shutdown()
+      assert.equal(store.interval, interval)
+      await store.increment('c')
+      t.mock.timers.tick(LIMIT.windowMs)
+      assert.deepEqual(where('c'), [true, false])
+      const unused = make()
+      assert.equal((await unused.increment('a')).totalHits, 1)
+      unused.init({ ...LIMIT, windowMs: -1 })
+      unused.shutdown()
+    }
+  })
+}
+
+test('express: the timer keeps no process alive, and some runtimes return a number for it', (t) => {
+  for (const algorithm of ['fixed_window', 'token_bucket']) {
+    const store = new TidegateStore({ algorithm })
+    store.init({ ...LIMIT, windowMs: 100 * 86_400_000 })
+    assert.equal(store.interval.hasRef(), false)
+    store.shutdown()
+  }
+  const set = t.mock.method(globalThis, 'setInterval', () => 7)
+  const store = new TidegateStore()
+  store.init(LIMIT)
+  assert.equal(store.interval, 7)
+  set.mock.mockImplementation(() => { throw new Error('not while modules are loaded') })
+  const early = new TidegateStore()
+  early.init(LIMIT)
+  assert.deepEqual([early.interval, early.increment('a').totalHits], [undefined, 1])
+})
+
 const HONO = {
   'draft 6': {},
   'draft 7': { standardHeaders: 'draft-7' },
@@ -194,11 +243,13 @@ for (const [name, options] of Object.entries(FASTIFY)) {
 // Where a block lasts as long as the window, the built-in storage blocks for a whole window after each denial; that of Tidegate until
 // the oldest request has left the window.
 withFakeTime('nest: throttlers, limits and blocks', async (t) => {
-  const hits = (name, limit, block, keys = ['a']) => keys.map((key) => ({ key, limit, block, name }))
+  const hits = (name, limit, block, keys = ['a'], ttl = 60_000) => keys.map((key) => ({ key, limit, block, name, ttl }))
   const calls = [
     ...hits('default', 3, 10_000, ['a', 'a', 'b', 'a']), ...hits('short', 1, 5_000, ['a2', 'a2', 'a2']), 4_999, ...hits('short', 1, 5_000, ['a2']), 1,
     ...hits('short', 1, 5_000, ['a2', 'a2']), ...hits('default', 3, 10_000, ['a', 'a', 'b', 'b']), 10_000, ...hits('default', 3, 10_000, ['a', 'a', 'a', 'a', 'b']),
     ...hits('none', 0, 0, ['n', 'n']), 60_000, ...hits('zero', 2, 0, ['z', 'z', 'z']), 30_000, ...hits('zero', 2, 0, ['z']), 30_000, ...hits('zero', 2, 0, ['z']),
+    // A block ends while another begins, and while other windows are counted.
+    ...hits('pause', 1, 5_000, ['p', 'p']), 6_000, ...hits('pause', 1, 5_000, ['q', 'q', 'p', 'p']), 6_000, ...hits('burst', 9, 0, ['r'], 1_000), ...hits('pause', 1, 5_000, ['p', 'q']),
   ]
   const recorded = async (storage) => {
     const records = []
@@ -206,7 +257,7 @@ withFakeTime('nest: throttlers, limits and blocks', async (t) => {
     for (const call of calls) {
       if (typeof call === 'number') t.mock.timers.tick(call)
       else {
-        const record = await storage.increment(call.key, 60_000, call.limit, call.block, call.name)
+        const record = await storage.increment(call.key, call.ttl, call.limit, call.block, call.name)
         // How long a request counts that is not denied is that of each request, and not of the first one.
         records.push([call.name, record.totalHits, record.isBlocked, record.isBlocked && call.limit > 0 ? record.timeToBlockExpire : 0])
       }
@@ -215,4 +266,48 @@ withFakeTime('nest: throttlers, limits and blocks', async (t) => {
     return records
   }
   assert.deepEqual(await recorded(new TidegateThrottlerStorage()), await recorded(new ThrottlerStorageService()))
+})
+
+withFakeTime('nest: which keys are kept, and when they are swept', async (t) => {
+  const seen = async (storage) => {
+    t.mock.timers.setTime(START)
+    const found = []
+    const look = () => found.push([storage.storage.size, ...['idle', 'busy', 'blocked'].map((key) => storage.storage.has(key))])
+    for (let client = 0; client < 20; client++) await storage.increment(`client ${client}`, 1_000, 5, 0, 'test')
+    await storage.increment('idle', 1_000, 5, 0, 'test')
+    await storage.increment('blocked', 1_000, 1, 10_000, 'test')
+    await storage.increment('blocked', 1_000, 1, 10_000, 'test')
+    look()
+    for (const later of [900, 1_100, 7_000, 1_000, 2_000]) {
+      t.mock.timers.tick(later)
+      if (later === 900) await storage.increment('busy', 8_000, 5, 0, 'other')
+      storage.evictIdleRecords()
+      look()
+    }
+    storage.onApplicationShutdown()
+    look()
+    return found
+  }
+  const builtIn = await seen(new ThrottlerStorageService())
+  assert.deepEqual(builtIn.map(([size]) => size), [22, 23, 2, 1, 0, 0, 0])
+  assert.deepEqual(await seen(new TidegateThrottlerStorage()), builtIn)
+})
+
+test('nest: what sweeps is no part of a request', async (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] })
+  const context = new AsyncLocalStorage()
+  class Storage extends TidegateThrottlerStorage {
+    sweepIntervalMs = 10
+    sweptIn = []
+
+    evictIdleRecords() {
+      this.sweptIn.push(context.getStore())
+    }
+  }
+  const storage = new Storage()
+  await context.run('a request', () => storage.increment('a', 1000, 1, 0, 'default'))
+  t.mock.timers.tick(20)
+  storage.onApplicationShutdown()
+  t.mock.timers.tick(20)
+  assert.deepEqual(storage.sweptIn, [undefined, undefined])
 })
