@@ -77,11 +77,11 @@ export async function openPage(browser, server, { width = 1440, height = 900, sc
 export const failedWith = (...statuses) => new RegExp(`^Failed to load resource: .*status of (${statuses.join('|')})`);
 
 /** Waits until `read()` is true. */
-export async function until(what, read) {
-  const end = Date.now() + PATIENCE;
+export async function until(what, read, patience = PATIENCE) {
+  const end = Date.now() + patience;
   for (;;) {
     if (await read()) return;
-    if (Date.now() > end) assert.fail(`not within ${PATIENCE / 1000} s: ${what}`);
+    if (Date.now() > end) assert.fail(`not within ${patience / 1000} s: ${what}`);
     await new Promise((resolve) => { setTimeout(resolve, 100); });
   }
 }

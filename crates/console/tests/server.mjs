@@ -1,12 +1,16 @@
 // Starts real servers, and sends them requests as clients would.
 
 import { spawn, execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { once } from 'node:events';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 
 const PROGRAM = process.env.TIDEGATE ?? 'target/debug/tidegate';
+// Of the same build.
+const MANAGEMENT = join(dirname(PROGRAM), 'tidegate-testkit-xds');
 const PATIENCE = 15_000;
 
 /** A key that must never be seen. It is long enough that its first four characters may be. */
@@ -51,7 +55,10 @@ async function start(folder, flags, environment) {
 /** A server in a folder of its own, with these rules. `files` are written first. */
 export async function startServer({ flags = [], files = {}, environment = {}, rules = RULES, token } = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'tidegate-console-'));
-  for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text);
+  for (const [name, text] of Object.entries(files)) {
+    await mkdir(dirname(join(folder, name)), { recursive: true });
+    await writeFile(join(folder, name), text);
+  }
   let running = await start(folder, ['--http', '127.0.0.1:0', ...flags], environment);
   const { address } = running;
   let earlier = '';
@@ -127,6 +134,37 @@ export function startLoad(server, more = []) {
       isStopped = true;
       paused?.resolve();
       await running;
+    },
+  };
+}
+
+/** The same limit for each route and each user of it, as Envoy Gateway has them. */
+export function routesOf(domain, routes, requests = 3) {
+  const route = (number) => `httproute/infra/web-${number}/rule/0/match/0/*`;
+  const numbers = Array.from({ length: routes }, (_, index) => index);
+  const rateLimit = { unit: 'hour', requests_per_unit: requests };
+  return { domain, descriptors: numbers.map((number) => ({ key: route(number), value: route(number), descriptors: [{ key: 'rule-0-match-0', rate_limit: rateLimit }] })) };
+}
+
+/** The attributes of a request of a user to the first of these routes. */
+export function requestOf(domain, user) {
+  const route = 'httproute/infra/web-0/rule/0/match/0/*';
+  return { domain, [route]: route, 'rule-0-match-0': user };
+}
+
+/** A management server, at a free address or at the one of an earlier server. */
+export async function startManagement(address = '127.0.0.1:0') {
+  const child = spawn(MANAGEMENT, [address], { stdio: ['pipe', 'pipe', 'inherit'] });
+  const exited = new Promise((resolve) => { child.once('exit', resolve); });
+  const lines = createInterface({ input: child.stdout });
+  const [line] = await Promise.race([once(lines, 'line'), exited.then((code) => { throw new Error(`the management server ended with ${code}`); })]);
+  return {
+    address: line.replace('listening ', ''),
+    /** Sends domains as a version. */
+    send(version, domains) { child.stdin.write(`${JSON.stringify({ version, domains })}\n`); },
+    async stop() {
+      child.stdin.end();
+      await exited;
     },
   };
 }
