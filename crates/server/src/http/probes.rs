@@ -79,6 +79,7 @@ pub(super) fn rules(admin: &Admin) -> Value {
         rules["server"] = json!(xds.server);
         rules["node"] = json!(xds.node);
         rules["connected"] = json!(xds.is_connected);
+        rules["failure"] = json!(xds.failure);
         rules["server_version"] = json!(xds.server_version);
         rules["received"] = json!(xds.received.map(unix));
         if xds.is_kept {

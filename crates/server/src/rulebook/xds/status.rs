@@ -19,6 +19,8 @@ pub(crate) struct XdsStatus {
     pub(crate) node: String,
     /// Whether a stream is open.
     pub(crate) is_connected: bool,
+    /// Why none is, once that is known.
+    pub(crate) failure: Option<String>,
     /// The version that the server gave the rules in force.
     pub(crate) server_version: Option<String>,
     /// When they were received.
@@ -36,6 +38,7 @@ impl RuleBook {
             server: xds.server.clone(),
             node: xds.node.clone(),
             is_connected: state.is_connected,
+            failure: state.failure.clone().filter(|_| !state.is_connected),
             server_version: state.server_version.clone(),
             received: state.received,
             is_kept: state.is_kept,

@@ -89,7 +89,14 @@ fn a_server_that_goes_away_later_changes_nothing() {
     server.log.wait_for("the rules in force stay");
     assert_eq!(allowed(&server, "edge", "a"), 2);
     assert!(metric(&server, "tidegate_xds_connected").abs() < 0.1);
-    assert_eq!(ready(&server)["rules"]["connected"], false);
+    let rules = ready(&server)["rules"].clone();
+    assert_eq!(rules["connected"], false);
+    assert!(
+        rules["failure"]
+            .as_str()
+            .is_some_and(|failure| !failure.is_empty()),
+        "{rules}"
+    );
     let log = server.stop();
     assert_eq!(log.matches("does not provide rules").count(), 1, "{log}");
 }

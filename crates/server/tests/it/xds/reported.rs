@@ -16,8 +16,8 @@ fn the_source_is_reported_and_changes_are_refused() {
         assert_eq!(rules["server_version"], "1");
         assert!(rules["received"].as_f64().unwrap() > 1e9);
         assert_eq!(
-            (&rules["connected"], &rules["kept"]),
-            (&json!(true), &json!(null))
+            (&rules["connected"], &rules["failure"], &rules["kept"]),
+            (&json!(true), &json!(null), &json!(null))
         );
     }
     let expected =
