@@ -15,6 +15,7 @@ import { showRule } from './pages/rule.js';
 import { showRules } from './pages/rules.js';
 import { showSignIn, signInFromAddress } from './pages/sign-in.js';
 import { link, parse } from './router.js';
+import { nameOf } from './rules.js';
 import { clientSearch } from './search.js';
 import { current, forget, isAlive, mayWrite, resume, signOut, whyReadOnly } from './session.js';
 
@@ -31,9 +32,9 @@ let healthTimer = 0;
 function pageOf({ parts, parameters }) {
   const [first, second, third] = parts;
   if (first === undefined) return ['Overview', (into) => showOverview(into)];
-  if (first === 'rules' && second && third === 'edit') return [`Edit ${second}`, (into) => showRuleEdit(into, second)];
-  if (first === 'rules' && second) return [second, (into) => showRule(into, second)];
-  if (first === 'rules') return ['Rules', (into) => showRules(into)];
+  if (first === 'rules' && second && third === 'edit') return [`Edit ${nameOf(second)}`, (into) => showRuleEdit(into, second)];
+  if (first === 'rules' && second) return [nameOf(second), (into) => showRule(into, second)];
+  if (first === 'rules') return ['Rules', (into) => showRules(into, parameters)];
   if (first === 'add-rule') return ['Add a rule', (into) => showRuleAdd(into)];
   if (first === 'overrides') return ['Overrides', (into) => showOverrides(into)];
   if (first === 'client') return ['Client', (into) => showClient(into, parameters)];

@@ -4,13 +4,16 @@ import { el, put } from './dom.js';
 import { hasFormOfDigest } from './keys.js';
 import { isSecret } from './session.js';
 
+// How many names are suggested.
+const MOST = 200;
+
 const KNOWN = ['user_id', 'api_key', 'ip', 'tier', 'method', 'path', 'host', 'header.x-team'];
 
 /** A form of names and values. `values()` returns what was entered, `fill(values)` replaces it. */
 export function attributeForm(given, names) {
   const rows = [];
   const grid = el('div', { class: 'attributes' });
-  const known = el('datalist', { id: 'attribute-names' }, [...new Set([...KNOWN, ...names])].map((name) => el('option', { value: name })));
+  const known = el('datalist', { id: 'attribute-names' }, [...new Set([...KNOWN, ...names])].slice(0, MOST).map((name) => el('option', { value: name })));
 
   function add(name = '', value = '') {
     const number = rows.length + 1;

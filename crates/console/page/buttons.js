@@ -1,28 +1,28 @@
-// Buttons that change something. With a token that may not, they stay reachable and say why.
+// Buttons that change something. Where that is not possible they stay reachable and say why.
 
 import { el } from './dom.js';
 import { openDialog } from './dialog.js';
 import { whyReadOnly } from './session.js';
 
-let fileOfRules = null;
+let origin = {};
 
-/** Sets the file that the rules come from, if they do; then they cannot be changed here. */
-export function setRulesFile(file) {
-  fileOfRules = file;
+/** Sets where the rules come from, as the status says it. */
+export function setOrigin(rules) {
+  origin = rules;
 }
 
-export function rulesFile() {
-  return fileOfRules;
+/** The file or folder that the rules come from, if they do. */
+export const rulesFile = () => origin.file ?? null;
+
+/** Why rules are changed elsewhere, or `null`. */
+export function whyRulesComeFromElsewhere() {
+  if (origin.source === 'xds') return `These rules come from the management server ${origin.server}; change them there.`;
+  if (origin.file) return `The rules come from the ${origin.source} ${origin.file}. Change them there: the server reads it again when it changes.`;
+  return null;
 }
 
 /** Why rules cannot be changed here, or `null`. */
-export function whyRulesAreFixed() {
-  const why = whyReadOnly();
-  if (why) return why;
-  return fileOfRules
-    ? `The rules come from the file ${fileOfRules}. Change them there: the server reads the file again when it changes.`
-    : null;
-}
+export const whyRulesAreFixed = () => whyRulesComeFromElsewhere() ?? whyReadOnly();
 
 /** A button for a change. `why()` says why the change is not possible, or is `null`. */
 export function changeButton(label, act, { kind = '', why = whyReadOnly, ...attributes } = {}) {
@@ -37,7 +37,7 @@ export function changeButton(label, act, { kind = '', why = whyReadOnly, ...attr
       const now = why();
       if (!now) return act(event);
       event.preventDefault();
-      return openDialog('Not with this sign-in', (close) => [
+      return openDialog('Not possible here', (close) => [
         el('p', {}, now),
         el('div', { class: 'actions' }, el('button', { type: 'button', onclick: close }, 'Close')),
       ]);

@@ -3,6 +3,7 @@
 import { el, panel, prose, put } from './dom.js';
 import { ago, brief } from './format.js';
 import { keyLink, ruleLink } from './keys.js';
+import { nameOf } from './rules.js';
 import { findClients } from './search.js';
 import { sortable } from './table.js';
 import { brieflyInUnit, unitOf } from './unit.js';
@@ -18,7 +19,7 @@ export function clientList(rules) {
   const field = el('input', { type: 'search', id: 'client-search', 'aria-label': 'Search for a client', placeholder: 'A part of its name, a digest, or its key', autocomplete: 'off', spellcheck: 'false', oninput: () => { clearTimeout(timer); timer = setTimeout(read, PAUSE); } });
   const table = sortable('Clients of the last hour', [
     { name: 'Client', isHead: true, cell: (row) => keyLink(row.rule, row.key) },
-    { name: 'Rule', value: (row) => row.rule, cell: (row) => ruleLink(row.rule) },
+    { name: 'Rule', value: (row) => nameOf(row.rule), cell: (row) => ruleLink(row.rule) },
     { name: 'Denied', isNumber: true, value: (row) => row.denied, cell: (row) => brief(row.denied) },
     { name: 'Used', isNumber: true, isWideOnly: true, value: (row) => row.used, cell: (row) => brieflyInUnit(row.used, units.get(row.rule) ?? 'requests') },
     { name: 'Last seen', isNumber: true, value: (row) => row.last_seen ?? 0, cell: (row) => (row.last_seen ? ago(row.last_seen) : '–') },

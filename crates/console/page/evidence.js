@@ -6,6 +6,8 @@ import { deniedTable, readDenied } from './denied.js';
 import { demandOf, demandText, excess, narrowest } from './demand.js';
 import { el, notice, panel, put } from './dom.js';
 import { counted } from './format.js';
+import { tellingValue } from './keys.js';
+import { shortName } from './rules.js';
 import { brieflyInUnit } from './unit.js';
 
 const EVERY = 5_000;
@@ -39,12 +41,12 @@ export function clientEvidence(rule, key, unit) {
     }
     const text = demandText(perMinute, narrowest(limits), unit);
     put(demand, row.denied > 0
-      ? notice('careful', `Denied ${counted(row.denied, 'time')} in the last minute by ${rule}`, text, row.used > 0 && ` Admitted in the same time: ${brieflyInUnit(row.used, unit)}.`)
+      ? notice('careful', `Denied ${counted(row.denied, 'time')} in the last minute by ${shortName(rule)}`, text, row.used > 0 && ` Admitted in the same time: ${brieflyInUnit(row.used, unit)}.`)
       : notice('', null, text));
   }
 
   async function read() {
-    const [found, samples] = await Promise.all([readRow(rule, key), readDenied(rule, Object.values(key)[0])]);
+    const [found, samples] = await Promise.all([readRow(rule, key), readDenied(rule, tellingValue(key))]);
     newest = found;
     chart.add(found.row, found.from || Date.now() / 1000 - 60);
     denied.show(samples);

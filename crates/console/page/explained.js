@@ -2,11 +2,12 @@
 
 import { badge, el, notice, prose, visible } from './dom.js';
 import { clock, count, span } from './format.js';
-import { keyText } from './keys.js';
+import { keyText, ruleText } from './keys.js';
 import { SOURCES } from './last-decision.js';
 import { withUnit } from './limit-text.js';
 import { reasonSentence } from './reasons.js';
 import { link } from './router.js';
+import { shortName } from './rules.js';
 import { inUnit, unitOf } from './unit.js';
 
 const CONDITIONS = {
@@ -29,7 +30,7 @@ export function verdict(decision, actions, { times, unit }) {
     : decision.rule ? [isTooMuch && 'One such request is allowed now; what this client sends is not. ', remain] : ['No rule applies to this request.'];
   return el('div', { class: `verdict ${isDenied ? 'bad' : isTooMuch ? 'careful' : 'good'}`, role: 'status' },
     el('span', { class: 'word' }, word),
-    el('span', {}, decision.rule && ['by ', el('a', { href: link(['rules', decision.rule]) }, decision.rule), '. '], why,
+    el('span', {}, decision.rule && ['by ', el('a', { href: link(['rules', decision.rule]) }, ruleText(decision.rule)), '. '], why,
       decision.degraded && [' ', badge('careful', 'decided without the store')],
       el('span', { class: 'small quiet' }, ` As of ${clock(Date.now() / 1000)}.`)),
     actions && el('div', { class: 'actions' }, actions));
@@ -44,8 +45,8 @@ export function appliedRule(explained, actions, withTier) {
   const denies = deciding.some((limit) => !limit.allowed);
   const word = denies ? badge(isShadow ? 'careful' : 'bad', isShadow ? 'would deny' : 'denies') : badge('good', 'allows');
   const isUnknown = explained.tier === 'unknown' && explained.tiers;
-  return el('article', { class: 'explained', 'aria-label': `Rule ${explained.rule}` },
-    el('header', {}, el('h3', {}, el('a', { href: link(['rules', explained.rule]) }, explained.rule)), word, isShadow && badge('accent', 'shadow'),
+  return el('article', { class: 'explained', 'aria-label': `Rule ${shortName(explained.rule)}` },
+    el('header', {}, el('h3', {}, el('a', { href: link(['rules', explained.rule]) }, ruleText(explained.rule))), word, isShadow && badge('accent', 'shadow'),
       explained.tier && !isUnknown && badge('accent', `tier ${visible(explained.tier)}`),
       actions && el('div', { class: 'row' }, actions)),
     isUnknown && tierChoice(explained, withTier),
@@ -95,7 +96,7 @@ export function otherRule({ rule, failed }) {
   const why = attribute ? `The attribute ${attribute} does not match` : CONDITIONS[name] ?? 'It does not apply';
   const shown = (value) => (typeof value === 'string' ? visible(value) : JSON.stringify(value));
   return el('li', {},
-    el('div', {}, el('a', { href: link(['rules', rule]) }, rule), ' ', badge('', 'does not apply')),
+    el('div', {}, el('a', { href: link(['rules', rule]) }, ruleText(rule)), ' ', badge('', 'does not apply')),
     el('div', { class: 'small quiet' }, why, failed?.expected !== undefined && failed?.expected !== null && [': expected ', el('code', {}, shown(failed.expected))],
       failed && [', found ', failed.actual === null || failed.actual === undefined ? 'nothing' : el('code', {}, el('bdi', {}, shown(failed.actual)))]));
 }

@@ -2,7 +2,7 @@
 
 import { get } from './api.js';
 import { badge, el, notice, put } from './dom.js';
-import { setRulesFile } from './buttons.js';
+import { setOrigin, whyRulesComeFromElsewhere } from './buttons.js';
 import { ago, count, dateTime, span } from './format.js';
 
 const WORDS = { ready: ['good', 'Ready'], degraded: ['careful', 'Degraded'], 'not ready': ['bad', 'Not ready'], draining: ['careful', 'Draining'] };
@@ -16,7 +16,7 @@ export function statusBadge(status) {
 export async function readStatus() {
   try {
     const status = await get('status');
-    setRulesFile(status.rules?.file ?? null);
+    setOrigin(status.rules ?? {});
     return status;
   } catch (problem) {
     return { status: 'unreachable', problem: problem.message };
@@ -35,13 +35,14 @@ export function healthFacts() {
       store.breaker && ['Circuit breaker', store.breaker === 'closed' ? 'closed: Redis decides' : badge('bad', store.breaker)],
       store.degraded_since && ['Without Redis', badge('bad', `since ${dateTime(store.degraded_since)}`)],
       ['Instances', instanceList(status, instances)],
-      ['Rules', `${count(rules.count)} in version ${count(rules.version)}, from ${rules.file ?? rules.source ?? '–'}`],
+      ['Rules', `${count(rules.count)} in version ${count(rules.version)}, from ${rules.server ?? rules.file ?? rules.source ?? '–'}`],
       status.keys !== undefined && status.keys !== null && ['Keys in memory', count(status.keys)],
       status.leases ? ['Leases out', count(status.leases)] : null,
       status.reservations !== undefined && ['Open reservations', count(status.reservations)],
       snapshot && ['Counters saved', snapshot.last_written ? ago(snapshot.last_written) : 'not yet'],
     ].filter(Boolean);
-    const problems = [status.problem, store.problem, rules.problem, snapshot?.problem, ...(status.warnings ?? [])];
+    // That of another source is shown with it.
+    const problems = [status.problem, store.problem, whyRulesComeFromElsewhere() ? null : rules.problem, snapshot?.problem, ...(status.warnings ?? [])];
     put(element,
       el('dl', { class: 'facts' }, facts.map(([name, value]) => [el('dt', {}, name), el('dd', {}, value)])),
       [...new Set(problems.filter(Boolean))].map((problem) => notice('careful', null, problem)));

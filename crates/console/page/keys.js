@@ -2,12 +2,16 @@
 
 import { el, visible } from './dom.js';
 import { link } from './router.js';
+import { nameOf, partsOfName } from './rules.js';
 import { isSecret } from './session.js';
 
 /** The text of a key such as `{"user_id": "u1"}`. */
 export function keyText(key) {
   const values = Object.entries(key ?? {});
   if (values.length === 0) return 'all requests together';
+  // Entries that only name a route say nothing of the client.
+  const telling = values.filter(([name, value]) => name !== value);
+  if (telling.length > 0 && telling.length < values.length) return keyText(Object.fromEntries(telling));
   return values.map(([name, value]) => (values.length === 1 ? visible(value) : `${name}=${visible(value)}`)).join(', ');
 }
 
@@ -20,12 +24,44 @@ export function keyLink(rule, key) {
 
 /** A link to the page of a rule. */
 export function ruleLink(rule) {
-  return el('a', { href: link(['rules', rule]), class: 'rule-name', title: rule }, rule);
+  return el('a', { href: link(['rules', rule]), class: partsOfName(rule) ? 'path' : 'rule-name', title: nameOf(rule) }, ruleText(rule));
 }
 
-/** The attribute that overrides of a rule are by: the first of `per`. */
-export function overriddenBy(rule) {
-  return Array.isArray(rule?.per) ? rule.per[0] : rule?.per;
+/** The name of a rule. Parts of that of a descriptor are left out where there is little room. */
+export const ruleText = (rule) => partsOfName(rule)?.map(({ kind, text }) => el('span', { class: kind }, visible(text))) ?? rule;
+
+const perOf = (rule) => [rule?.per ?? []].flat();
+
+/** The attributes that name a client of a rule. */
+export const namesOfKey = (rule) => rule.descriptor?.map(({ key }) => key) ?? perOf(rule);
+
+/** The attributes that overrides of a rule are by: the first of `per`; of a descriptor, all that it leaves open. */
+export const overriddenBy = (rule) => (rule?.descriptor ? perOf(rule) : perOf(rule).slice(0, 1));
+
+/** Whether clients of a rule can have another limit for a while. */
+export const takesOverrides = (rule) => rule?.descriptor !== undefined || overriddenBy(rule).length > 0;
+
+/** What an override of a client with this key is for. A descriptor that leaves nothing open has one counter. */
+export function overrideKey(rule, key) {
+  const by = overriddenBy(rule);
+  if (by.length === 0) return rule?.descriptor?.map(({ value }) => value).join('/');
+  if (by.length === 1) return key?.[by[0]];
+  return by.map((name) => String(key?.[name] ?? '').replaceAll('%', '%25').replaceAll('/', '%2F')).join('/');
+}
+
+/** The key of the client that an override is for. */
+export function keyOfOverride(rule, override) {
+  const by = overriddenBy(rule);
+  if (by.length === 0) return Object.fromEntries(rule.descriptor.map(({ key, value }) => [key, value]));
+  if (by.length === 1) return { [by[0]]: override.digest ?? override.key };
+  const values = override.key.split('/').map((value) => value.replaceAll('%2F', '/').replaceAll('%25', '%'));
+  return Object.fromEntries(by.map((name, index) => [name, values[index]]));
+}
+
+/** The value that says most about a client: the last that is not only the name of a route. */
+export function tellingValue(key) {
+  const values = Object.entries(key);
+  return (values.findLast(([name, value]) => name !== value) ?? values.at(-1))?.[1];
 }
 
 /** Whether a key has a value that is only known as a digest. */
@@ -38,8 +74,9 @@ export const hasFormOfDigest = (value) => /^(?:.{1,4}…)?[0-9a-f]{12}$/u.test(v
 
 const first = (value) => (Array.isArray(value) ? value[0] : value);
 
-/** Attributes of a request that the rule applies to, from what the rule matches. */
+/** Attributes of a request that the rule applies to, from what the rule matches. What a descriptor leaves open is empty: its entries have an order. */
 export function sample(rule) {
+  if (rule?.descriptor) return Object.fromEntries([['domain', rule.domain], ...rule.descriptor.map(({ key, value }) => [key, value ?? ''])]);
   const match = rule?.match ?? {};
   const attributes = {};
   if (match.path) attributes.path = first(match.path).replace('/**', '/any').replaceAll('*', 'any');

@@ -5,9 +5,10 @@ import { post } from './api.js';
 import { confirm, openDialog } from './dialog.js';
 import { el, notice, put, visible } from './dom.js';
 import { dateTime } from './format.js';
-import { overriddenBy } from './keys.js';
+import { overriddenBy, overrideKey } from './keys.js';
 import { granted, limitText, scaled, withUnit } from './limit-text.js';
 import { say } from './messages.js';
+import { shortName } from './rules.js';
 import { isSecret } from './session.js';
 import { countsRequests, unitName, unitOf } from './unit.js';
 
@@ -24,8 +25,9 @@ export function overridePath(rule, key) {
  */
 export function askOverride(rule, key, { now = limitText(rule), onDone } = {}) {
   const by = overriddenBy(rule);
+  const hidesKey = by.some(isSecret);
   const such = `Any limit such as 1000/minute, or unlimited, or blocked.${countsRequests(rule) ? '' : ` The rule counts ${unitName(unitOf(rule))}.`}`;
-  const client = el('input', { id: 'o-key', value: key ?? '', type: isSecret(by) && !key ? 'password' : 'text', required: true, autocomplete: 'off', spellcheck: 'false' });
+  const client = el('input', { id: 'o-key', value: key || (by.length === 0 && overrideKey(rule)) || '', type: hidesKey && !key ? 'password' : 'text', required: true, autocomplete: 'off', spellcheck: 'false' });
   const limit = el('input', { id: 'o-limit', required: true, autofocus: true, value: scaled(now, 2) ?? '', placeholder: '1000/minute', autocomplete: 'off', spellcheck: 'false', oninput: showChoice });
   const length = el('select', { id: 'o-for' }, SPANS.map(([value, label]) => el('option', { value }, label)));
   const reason = el('input', { id: 'o-reason', maxlength: 200, autocomplete: 'off' });
@@ -61,16 +63,16 @@ export function askOverride(rule, key, { now = limitText(rule), onDone } = {}) {
   }
 
   showChoice();
-  return openDialog(`Temporary override of ${rule.id}`, (closeDialog) => {
+  return openDialog(`Temporary override of ${shortName(rule.id)}`, (closeDialog) => {
     close = closeDialog;
     return el('form', {
       onsubmit: async (event) => {
         event.preventDefault();
         if (limit.value.trim().toLowerCase() !== 'unlimited') await set();
-        else await confirm('Lift the limit?', `${visible(client.value)} may then send as much as it wants: ${rule.id} limits it no more until the override ends.`, 'Lift the limit', set, 'danger');
+        else await confirm('Lift the limit?', `${visible(client.value)} may then send as much as it wants: ${shortName(rule.id)} limits it no more until the override ends.`, 'Lift the limit', set, 'danger');
       },
     },
-    field('o-key', `Client (${by})`, client, isSecret(by) && hint('A digest as the tables show it, or the clear value, which is stored hashed.')),
+    field('o-key', `Client (${by.join('/') || 'all requests'})`, client, by.length > 1 && hint('The values with a / between; a / in a value is %2F, a % is %25.'), hidesKey && hint('A digest as the tables show it, or the clear value, which is stored hashed.')),
     field('o-limit', 'Limit', limit, el('div', { class: 'row suggestions', role: 'group', 'aria-label': 'Suggested limits' }, choices.map(({ button }) => button)),
       hint(scaled(now, 1) ? `It has ${withUnit(now, rule)} now. ${such}` : such)),
     field('o-for', 'For', length, hint('Then the rule’s own limit applies again.')),

@@ -5,9 +5,10 @@ import { changeButton } from './buttons.js';
 import { confirm } from './dialog.js';
 import { el, panel, prose, put, visible } from './dom.js';
 import { dateTime, span, unix } from './format.js';
-import { overriddenBy } from './keys.js';
+import { takesOverrides } from './keys.js';
 import { granted, withUnit } from './limit-text.js';
 import { attempt, say } from './messages.js';
+import { shortName } from './rules.js';
 import { askOverride, overridePath } from './override-dialog.js';
 
 /** The client of an override, as tables show it. */
@@ -24,10 +25,10 @@ export function removeButton(override, onDone) {
   const { rule, key } = override;
   const remove = attempt('The override stays', async () => {
     await ask('DELETE', overridePath(rule, key));
-    say('good', 'Override removed', `${overriddenClient(override)} gets the limit of ${rule} again.`);
+    say('good', 'Override removed', `${overriddenClient(override)} gets the limit of ${shortName(rule)} again.`);
     await onDone();
   });
-  const question = () => confirm('Remove the override?', `${overriddenClient(override)} gets the limit of ${rule} again, immediately.`, 'Remove', remove, 'danger');
+  const question = () => confirm('Remove the override?', `${overriddenClient(override)} gets the limit of ${shortName(rule)} again, immediately.`, 'Remove', remove, 'danger');
   return changeButton('Remove', question, { kind: 'danger' });
 }
 
@@ -58,7 +59,7 @@ export function overrideList(id, rule) {
       put(list, el('p', { class: 'empty' }, prose(problem.message)));
     }
   }
-  const add = overriddenBy(rule) ? changeButton('Add', () => askOverride(rule, '', { onDone: read })) : null;
+  const add = takesOverrides(rule) ? changeButton('Add', () => askOverride(rule, '', { onDone: read })) : null;
   read();
   return panel('Temporary overrides', add, list);
 }

@@ -4,6 +4,7 @@ import { get } from './api.js';
 import { el, notice, put } from './dom.js';
 import { ago, brief } from './format.js';
 import { keyLink } from './keys.js';
+import { shortName } from './rules.js';
 
 // How long typing must pause before the server is asked, in milliseconds, and how many clients are shown.
 const [PAUSE, MOST] = [200, 10];
@@ -17,7 +18,7 @@ export async function findClients(text, { limit = MOST, signal } = {}) {
 
 function row({ rule, key, denied, last_seen: seen }) {
   return el('li', {}, keyLink(rule, key),
-    el('span', { class: 'small quiet' }, `${rule}, denied ${brief(denied)} in an hour, seen ${seen ? ago(seen) : '–'}`));
+    el('span', { class: 'small quiet' }, `${shortName(rule)}, denied ${brief(denied)} in an hour, seen ${seen ? ago(seen) : '–'}`));
 }
 
 /** A field with the clients that are found below it. Arrows lead through them, Escape closes the list. */

@@ -1,6 +1,7 @@
 // The YAML of rules: written by the server, so that it is the same everywhere, and shown with its keys marked.
 
 import { post } from './api.js';
+import { descriptorYaml } from './descriptor.js';
 import { el } from './dom.js';
 
 /** Checks the text of a rule. Nothing changes. */
@@ -10,6 +11,12 @@ export function validate(id, text, signal) {
 
 /** A rule as YAML, and what it promises in words. */
 export async function readRule(id, rule) {
+  if (rule.descriptor) {
+    // What a limit promises has nothing to do with its key.
+    const { limit, algorithm, max_delay } = rule;
+    const { promises } = await validate(id, JSON.stringify({ per: [], limit, algorithm, max_delay }));
+    return { yaml: descriptorYaml(rule), promises };
+  }
   const { yaml, promises } = await validate(id, JSON.stringify(rule));
   return { yaml: yaml ?? JSON.stringify(rule, null, 2), promises };
 }

@@ -6,11 +6,13 @@ import { openDialog } from '../dialog.js';
 import { unified } from '../diff.js';
 import { badge, el, notice, panel, prose, put, visible } from '../dom.js';
 import { ago, count, dateTime, withTimes } from '../format.js';
-import { readStatus } from '../health.js';
 import { attempt, say } from '../messages.js';
+import { readRules, withNames } from '../rules.js';
+import { sourceLine } from '../source.js';
 
 export async function showChanges(main, chosen) {
-  const [{ history }, status] = await Promise.all([get('rules/history'), readStatus()]);
+  const [{ history }, { status }] = await Promise.all([get('rules/history'), readRules()]);
+  const source = sourceLine(status);
   const current = status.rules?.version ?? history[0]?.version;
   const rows = history.map((row, index) => {
     const before = history.slice(index + 1).find((other) => other.version < row.version)?.version ?? 0;
@@ -19,7 +21,7 @@ export async function showChanges(main, chosen) {
   put(main,
     el('div', { class: 'page-head' }, el('h1', { tabindex: -1 }, 'Changes'), current !== undefined && badge('', `version ${count(current)} in force`)),
     el('div', { class: 'stack' },
-      status.rules?.file && notice('', 'Rules come from a file', el('span', {}, 'The history is that of ', el('code', {}, status.rules.file), ' since the server started. Roll back there.')),
+      source,
       panel('History', null, rows.length > 0 ? el('ol', { class: 'timeline' }, rows) : el('p', { class: 'empty' }, 'No change yet.'))));
   main.querySelector('details[open]')?.scrollIntoView({ block: 'center' });
 
@@ -34,7 +36,7 @@ export async function showChanges(main, chosen) {
         el('h3', {}, isVersion ? `Version ${row.version}` : 'Temporary override'), isVersion && isCurrent && badge('good', 'in force'),
         el('span', { class: 'small quiet' }, `${dateTime(row.at)}, ${ago(row.at)}, by `, el('b', {}, visible(row.by))),
         isVersion && !isCurrent && el('div', { class: 'actions' }, changeButton('Roll back to this…', attempt('Nothing was rolled back', () => preview(row.version)), { why: whyRulesAreFixed }))),
-      el('div', { class: 'change' }, prose(withTimes(row.changes.slice(0, 8).map(visible).join(', '))), row.changes.length > 8 && ` and ${row.changes.length - 8} more`),
+      el('div', { class: 'change' }, prose(withNames(withTimes(row.changes.slice(0, 8).map(visible).join(', ')))), row.changes.length > 8 && ` and ${row.changes.length - 8} more`),
       details);
   }
 

@@ -7,16 +7,17 @@ import { changeButton } from '../buttons.js';
 import { clientList } from '../client-list.js';
 import { confirm } from '../dialog.js';
 import { badge, el, notice, panel, put, visible } from '../dom.js';
+import { count } from '../format.js';
 import { clientEvidence } from '../evidence.js';
 import { appliedRule, headerList, otherRule, verdict } from '../explained.js';
-import { readStatus } from '../health.js';
-import { hasFormOfDigest, isDigest, keyText, overriddenBy, sample } from '../keys.js';
+import { hasFormOfDigest, isDigest, keyText, namesOfKey, overrideKey, sample, takesOverrides, tellingValue } from '../keys.js';
 import { lastDecision } from '../last-decision.js';
 import { withUnit } from '../limit-text.js';
 import { attempt, say } from '../messages.js';
 import { askOverride } from '../override-dialog.js';
 import { overrideRow, readOverrides } from '../overrides.js';
 import { replace } from '../router.js';
+import { shortName, readRules } from '../rules.js';
 import { isSecret } from '../session.js';
 import { inUnit, unitName, unitOf, unitsOf } from '../unit.js';
 
@@ -30,14 +31,13 @@ const pick = (values, names) => Object.fromEntries(Object.entries(values).filter
 const size = (values) => Object.keys(values).length;
 
 export async function showClient(main, parameters) {
-  const [{ rules }, status] = await Promise.all([get('rules'), readStatus()]);
-  const byId = new Map(rules.map((rule) => [rule.id, rule]));
+  const { rules, byId, status } = await readRules();
   const origin = byId.get(parameters.get('rule'));
   const attributes = given(parameters);
   // What names the client, of what is known of its request.
-  const key = origin ? pick(attributes, [origin.per].flat()) : size(attributes) === 1 ? attributes : {};
+  const key = origin ? pick(attributes, namesOfKey(origin)) : size(attributes) === 1 ? attributes : {};
   const isWhole = size(attributes) > size(key);
-  const names = rules.flatMap((rule) => [rule.per, Object.keys(rule.match?.attributes ?? {})].flat()).filter(Boolean);
+  const names = rules.flatMap((rule) => [rule.domain !== undefined && 'domain', rule.per, Object.keys(rule.match?.attributes ?? {})].flat()).filter(Boolean);
   const form = attributeForm(attributes, names);
   const cost = el('input', { id: 'cost', type: 'number', min: 0, step: 1, value: parameters.get('cost') ?? '1' });
   // With costs by unit each rule is charged in its own; one cost is charged by all.
@@ -76,7 +76,7 @@ export async function showClient(main, parameters) {
     const answer = await answered().catch((problem) => problem);
     list?.stop();
     if (answer instanceof Error) {
-      put(parts.decision, notice('bad', 'Not explained', answer.message), size(key) > 0 && origin && isDigest(key) && el('div', { class: 'row' }, overrideButton(origin, Object.values(key)[0])));
+      put(parts.decision, notice('bad', 'Not explained', answer.message), size(key) > 0 && origin && isDigest(key) && el('div', { class: 'row' }, overrideButton(origin, overrideKey(origin, key))));
       put(parts.rules);
       return;
     }
@@ -92,17 +92,18 @@ export async function showClient(main, parameters) {
     if (isTouched) return explainAttributes(form.values());
     const example = sample(origin);
     if (size(key) > 0) {
-      const named = { client: Object.values(key)[0], ...(origin ? { rule: origin.id } : {}), ...costOf() };
+      const named = { client: tellingValue(key), ...(origin ? { rule: origin.id } : {}), ...costOf() };
       const found = await post('explain', named).catch((problem) => problem);
-      if (!(found instanceof Error) && (found.last || isDigest(key))) return filledWith(found.attributes, found.last, found);
+      const isOfKey = size(key) === 1 || isDigest(key) || Object.entries(key).every(([name, value]) => found.attributes?.[name] === value);
+      if (!(found instanceof Error) && isOfKey && (found.last || isDigest(key))) return filledWith(found.attributes, found.last, found);
       if (isDigest(key)) throw found;
       // Several clients may have this value; the row of this one has its last request.
       const seen = evidence?.last()?.attributes;
       if (seen && !isDigest(seen)) return filledWith(seen, true, explainAttributes(seen, { keepsAddress: true }));
     }
-    const filled = Object.keys(example).filter((name) => !(name in key));
-    form.fill({ ...key, ...example, ...key });
-    put(source, filled.length > 0 ? `No request of this client was seen lately. This is an example, so that ${origin.id} applies: ${filled.join(', ')}.` : 'What is known of a request. Explaining charges nothing.');
+    const filled = Object.keys(example).filter((name) => !(name in key) && example[name] !== '');
+    form.fill({ ...example, ...key });
+    put(source, filled.length > 0 ? `No request of this client was seen lately. This is an example, so that ${shortName(origin.id)} applies: ${filled.join(', ')}.` : 'What is known of a request. Explaining charges nothing.');
     return explainAttributes(form.values(), { keepsAddress: true });
   }
 
@@ -153,11 +154,11 @@ export async function showClient(main, parameters) {
     const cards = await Promise.all(applied.map((rule) => card(rule, deciding)));
     const last = answer.last ?? evidence?.last();
     put(parts.decision, verdict(answer.decision, actions, { times: evidence?.times(), unit: unitOf(byId.get(answer.decision.rule)) }));
-    put(parts.last, last && panel('Last decision', null, lastDecision(last, origin?.id ?? deciding?.rule, { hasSeveral: status.instances > 1, unit: unitOf(origin ?? byId.get(deciding?.rule)) })));
+    put(parts.last, last && panel('Last decision', null, lastDecision(last, shortName(origin?.id ?? deciding?.rule), { hasSeveral: status.instances > 1, unit: unitOf(origin ?? byId.get(deciding?.rule)) })));
     put(parts.rules,
       applied.length > 0 && panel(applied.length === 1 ? 'The rule that applies' : `The ${applied.length} rules that apply`, null, cards, headerList(answer.headers)));
-    put(parts.others, others.length > 0 && panel(`Rules that do not apply (${others.length})`, null,
-      el('details', { open: applied.length === 0 || undefined }, el('summary', {}, 'Show why not'), el('ul', { class: 'timeline' }, others.map(otherRule)))));
+    put(parts.others, others.length > 0 && panel(`Rules that do not apply (${count(others.length + (answer.omitted ?? 0))})`, null,
+      el('details', { open: applied.length === 0 || undefined }, el('summary', {}, 'Show why not'), el('ul', { class: 'timeline' }, others.map(otherRule)), answer.omitted > 0 && el('p', { class: 'small quiet' }, `${count(answer.omitted)} others are left out.`))));
   }
 
   /** A rule that applies, with its override if it has one. */
@@ -183,8 +184,8 @@ export async function showClient(main, parameters) {
 
   /** The value of the client that overrides of a rule are by. */
   function overriddenValue(explained) {
-    const by = overriddenBy(byId.get(explained.rule));
-    return by && explained.key ? explained.key[by] : undefined;
+    const rule = byId.get(explained.rule);
+    return takesOverrides(rule) && explained.key ? overrideKey(rule, explained.key) : undefined;
   }
 
   function overrideButton(rule, value, now, kind = 'first') {
@@ -193,10 +194,10 @@ export async function showClient(main, parameters) {
 
   /** Asks, and forgets the counters of the client for a rule. One that all clients share is not reset here. */
   function askReset({ rule, key: counted }) {
-    const text = `What ${keyText(counted)} has used of ${rule} is forgotten: it has the whole limit again.`;
+    const text = `What ${keyText(counted)} has used of ${shortName(rule)} is forgotten: it has the whole limit again.`;
     return confirm('Reset the counters?', text, 'Reset', attempt('Nothing was reset', async () => {
       const { reset } = await post('reset', { attributes: form.values(), rule });
-      say('good', 'Reset', reset.slice(0, 3).map((counter) => `${counter.rule} (${withUnit(counter.limit, byId.get(counter.rule))}): ${inUnit(counter.used, unitOf(byId.get(counter.rule)))} used, ${visible(Object.values(counter.key).join(', '))}`).join('; '));
+      say('good', 'Reset', reset.slice(0, 3).map((counter) => `${shortName(counter.rule)} (${withUnit(counter.limit, byId.get(counter.rule))}): ${inUnit(counter.used, unitOf(byId.get(counter.rule)))} used, ${visible(Object.values(counter.key).join(', '))}`).join('; '));
       await explain();
     }), 'danger');
   }

@@ -3,24 +3,24 @@
 import { get } from '../api.js';
 import { badge, el, panel, put, visible } from '../dom.js';
 import { counted, dateTime, span, unix } from '../format.js';
-import { keyLink, overriddenBy, ruleLink } from '../keys.js';
+import { keyLink, keyOfOverride, ruleLink, takesOverrides } from '../keys.js';
 import { withUnit } from '../limit-text.js';
 import { attempt } from '../messages.js';
 import { overriddenClient, removeButton } from '../overrides.js';
+import { nameOf, readRules } from '../rules.js';
 import { sortable } from '../table.js';
 
 const EVERY = 15_000;
 
 export async function showOverrides(main) {
-  const { rules } = await get('rules');
-  const byId = new Map(rules.map((rule) => [rule.id, rule]));
+  const { byId } = await readRules();
   let all = [];
   let reads = 0;
 
   const left = (row) => Math.max(0, Math.round(unix(row.expires_at) - Date.now() / 1000));
   const table = sortable('Temporary overrides', [
     { name: 'Client', isHead: true, value: overriddenClient, cell: client },
-    { name: 'Rule', value: (row) => row.rule, cell: (row) => ruleLink(row.rule) },
+    { name: 'Rule', value: (row) => nameOf(row.rule), cell: (row) => ruleLink(row.rule) },
     { name: 'Limit', cell: (row) => (['blocked', 'unlimited'].includes(row.limit) ? badge(row.limit === 'blocked' ? 'bad' : 'careful', row.limit) : withUnit(row.limit, byId.get(row.rule))) },
     { name: 'Ends in', isNumber: true, value: left, cell: (row) => el('span', { title: dateTime(row.expires_at) }, span(left(row))) },
     { name: 'Set by', isWideOnly: true, value: (row) => row.by ?? '', cell: (row) => visible(row.by ?? '–') },
@@ -35,13 +35,13 @@ export async function showOverrides(main) {
 
   /** A link to the client, where the rule that overrides it is still there. */
   function client(row) {
-    const by = overriddenBy(byId.get(row.rule));
-    return by ? keyLink(row.rule, { [by]: row.digest ?? row.key }) : el('bdi', { class: 'mono' }, overriddenClient(row));
+    const rule = byId.get(row.rule);
+    return takesOverrides(rule) ? keyLink(row.rule, keyOfOverride(rule, row)) : el('bdi', { class: 'mono' }, overriddenClient(row));
   }
 
   function show() {
     const wanted = search.value.trim().toLowerCase();
-    const has = (row) => [overriddenClient(row), row.key, row.rule, row.limit, row.by, row.reason].some((text) => String(text ?? '').toLowerCase().includes(wanted));
+    const has = (row) => [overriddenClient(row), row.key, nameOf(row.rule), row.limit, row.by, row.reason].some((text) => String(text ?? '').toLowerCase().includes(wanted));
     table.show(all.filter(has));
     number.textContent = `${counted(all.length, 'override')} in force`;
   }

@@ -3,15 +3,17 @@
 import { followActivity } from '../activity.js';
 import { stateBadge, windowChoice } from '../activity-state.js';
 import { get } from '../api.js';
-import { changeButton, whyRulesAreFixed } from '../buttons.js';
+import { changeButton, whyRulesAreFixed, whyRulesComeFromElsewhere } from '../buttons.js';
 import { timeChart } from '../chart.js';
 import { el, notice, panel, put } from '../dom.js';
 import { brief, count, counted, percent, rate } from '../format.js';
 import { healthFacts, readStatus } from '../health.js';
 import { keyLink, ruleLink } from '../keys.js';
 import { go } from '../router.js';
+import { readRules } from '../rules.js';
 import { ruleTable } from '../rule-table.js';
 import { latest, sum } from '../series.js';
+import { sourceView } from '../source.js';
 
 // How many of the rules that deny most are asked for their clients, and how many clients are shown.
 const [BUSY_RULES, CLIENTS] = [5, 10];
@@ -26,10 +28,12 @@ export function showOverview(main) {
   const allowed = timeChart('Allowed', ['allowed'], { height: 120, sync: 'overview', saysMarks: false });
   const health = healthFacts();
   const problem = el('div');
+  const source = sourceView({ onlyTrouble: true });
   const charts = panel('Requests per second', null, el('div', { class: 'stack' }, denied.element, allowed.element));
   const clients = el('div', {}, el('p', { class: 'empty' }, 'Loading…'));
+  const add = el('span');
   const leftOut = el('p', { class: 'small quiet' });
-  const table = ruleTable({ most: 15, empty: ['No rules yet: every request is allowed. ', el('a', { href: '#/add-rule' }, 'Add a rule'), ', or run ', el('code', {}, 'tidegate rules apply -f FILE'), '.'] });
+  const table = ruleTable({ most: 15, empty: () => whyRulesComeFromElsewhere() ? 'No rules are in force.' : ['No rules yet: every request is allowed. ', el('a', { href: '#/add-rule' }, 'Add a rule'), ', or run ', el('code', {}, 'tidegate rules apply -f FILE'), '.'] });
   let rules = [];
   let series = null;
 
@@ -38,10 +42,11 @@ export function showOverview(main) {
       el('div', { class: 'actions' }, choice.element, pause)),
     el('div', { class: 'stack' },
       problem,
+      source.element,
       el('div', { class: 'tiles' }, Object.values(values).map(({ element }) => element)),
       el('div', { class: 'columns overview' },
         panel('Most denied clients', el('span', { class: 'small quiet' }, 'last minute'), clients),
-        el('div', { class: 'stack' }, charts, panel('Rules', changeButton('Add a rule', () => go(['add-rule']), { why: whyRulesAreFixed }), table.element, leftOut)),
+        el('div', { class: 'stack' }, charts, panel('Rules', add, table.element, leftOut)),
         panel('Health', null, health.element))));
 
   function showChoice() {
@@ -91,9 +96,12 @@ export function showOverview(main) {
   }
 
   async function readSlowly() {
-    const [status, all] = await Promise.all([readStatus(), get('rules').catch(() => null)]);
+    const all = await readRules().catch(() => null);
+    const status = all?.status ?? await readStatus();
     if (all) rules = all.rules;
     health.show(status, series?.instances);
+    source.show(status);
+    if (!add.hasChildNodes()) put(add, changeButton('Add a rule', () => go(['add-rule']), { why: whyRulesAreFixed }));
     if (series) show(series);
     else if (all) table.show(rules);
     await readClients();

@@ -1,7 +1,7 @@
 // Adding a rule: a name, and a text that the server checks while it is typed.
 
 import { ask } from '../api.js';
-import { rulesFile, whyRulesAreFixed } from '../buttons.js';
+import { whyRulesAreFixed } from '../buttons.js';
 import { openDialog } from '../dialog.js';
 import { el, notice, put } from '../dom.js';
 import { ruleEditor } from '../editor.js';
@@ -42,11 +42,11 @@ export async function showRuleAdd(main) {
     el('div', { class: 'page-head' }, el('h1', { tabindex: -1 }, 'Add a rule'),
       el('div', { class: 'actions' }, el('a', { class: 'button', href: '#/rules', onclick: () => keptDraft.remove() }, 'Cancel'), !fixed && add)),
     el('div', { class: 'stack' },
-      fixed && notice('careful', rulesFile() ? 'Rules come from a file' : 'Read-only', fixed),
+      fixed && notice('careful', 'Read-only', fixed),
       draft && notice('', 'Your text is back', 'It was not added yet. It is kept in this tab until you add or cancel it.'),
       message, editor.element));
   if (fixed) editor.makeReadOnly();
-  editor.check();
+  if (!fixed) editor.check();
 
   async function review() {
     const checked = await editor.answer();

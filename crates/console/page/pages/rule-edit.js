@@ -2,7 +2,7 @@
 // change that came in between. The text is kept until it is applied or cancelled.
 
 import { ask } from '../api.js';
-import { rulesFile, whyRulesAreFixed } from '../buttons.js';
+import { whyRulesAreFixed } from '../buttons.js';
 import { openDialog } from '../dialog.js';
 import { between, isSame } from '../diff.js';
 import { el, notice, put } from '../dom.js';
@@ -35,7 +35,7 @@ export async function showRuleEdit(main, id) {
     el('div', { class: 'page-head' }, el('h1', { tabindex: -1 }, `Edit ${id}`),
       el('div', { class: 'actions' }, el('a', { class: 'button', href: link(['rules', id]), onclick: () => keptDraft.remove() }, 'Cancel'), !fixed && apply)),
     el('div', { class: 'stack' },
-      fixed && notice('careful', rulesFile() ? 'Rules come from a file' : 'Read-only', fixed),
+      fixed && notice('careful', 'Read-only', fixed),
       back, conflict, editor.element));
   if (fixed) editor.makeReadOnly();
   if (draft) {
@@ -43,7 +43,7 @@ export async function showRuleEdit(main, id) {
       el('div', { class: 'row' }, el('button', { type: 'button', onclick: discard }, 'Discard it'))));
     if (read?.etag !== base.etag) await explainConflict();
   }
-  editor.check();
+  if (!fixed) editor.check();
 
   /** Keeps the text with what it is based on, unless it says nothing new. */
   function keep(text) {

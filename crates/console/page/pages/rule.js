@@ -3,17 +3,19 @@
 import { followActivity } from '../activity.js';
 import { stateBadge, windowChoice } from '../activity-state.js';
 import { get } from '../api.js';
-import { changeButton, rulesFile, whyRulesAreFixed } from '../buttons.js';
+import { changeButton, whyRulesAreFixed } from '../buttons.js';
 import { trialPanel } from '../candidate.js';
 import { timeChart } from '../chart.js';
+import { descriptorFacts } from '../descriptor.js';
 import { badge, el, notice, panel, prose, put, visible } from '../dom.js';
 import { ago, brief, counted, percent } from '../format.js';
-import { readStatus } from '../health.js';
-import { isDigest, keyLink } from '../keys.js';
+import { isDigest, keyLink, ruleText } from '../keys.js';
 import { limitWithUnit } from '../limit-text.js';
 import { overrideList } from '../overrides.js';
-import { go } from '../router.js';
+import { go, link } from '../router.js';
+import { readRules } from '../rules.js';
 import { sum } from '../series.js';
+import { sourceLine } from '../source.js';
 import { sortable } from '../table.js';
 import { brieflyInUnit, countsRequests, unitName, unitOf } from '../unit.js';
 import { readRule, yamlView } from '../yaml.js';
@@ -21,7 +23,7 @@ import { readRule, yamlView } from '../yaml.js';
 const EVERY = 5_000;
 
 export async function showRule(main, id) {
-  const [rule] = await Promise.all([get(`rules/${encodeURIComponent(id)}`), readStatus()]);
+  const [rule, { status }] = await Promise.all([get(`rules/${encodeURIComponent(id)}`), readRules()]);
   const state = stateBadge();
   const isTried = rule.candidate !== undefined && rule.candidate !== null;
   const names = ['denied', 'shadow_denied', isTried && 'candidate_denied', 'delayed', 'degraded', 'allowed'].filter(Boolean);
@@ -33,20 +35,22 @@ export async function showRule(main, id) {
   const grants = el('div');
   let stop = () => {};
   const trial = trialPanel(id, rule, async () => { stop(); stop = await showRule(main, id); });
+  const source = sourceLine(status);
   const edit = changeButton('Edit', () => go(['rules', id, 'edit']), { kind: 'first', why: whyRulesAreFixed });
 
   put(main,
-    el('div', { class: 'crumb' }, el('a', { href: '#/rules' }, 'Rules'), ' › ', id),
-    el('div', { class: 'page-head' }, el('h1', { tabindex: -1 }, id),
+    el('div', { class: 'crumb' }, el('a', { href: '#/rules' }, 'Rules'), ' › ', rule.domain !== undefined && [el('a', { href: link(['rules'], { search: rule.domain }) }, visible(rule.domain)), ' › '], id),
+    el('div', { class: 'page-head' }, el('h1', { tabindex: -1, class: rule.stat && 'path' }, ruleText(id)),
       rule.mode === 'shadow' ? badge('accent', 'shadow: denies nothing') : badge('', 'enforced'),
+      rule.quota_mode && badge('', 'quota'),
       badge('', limitWithUnit(rule)), state.element,
       el('div', { class: 'actions' }, choice.element, edit)),
     el('div', { class: 'stack' },
       rule.description && el('p', { class: 'quiet' }, rule.description),
-      rulesFile() && notice('', 'Rules come from a file', el('span', {}, 'Read-only here. Change ', el('code', {}, rulesFile()), ' on the server; it is read again when it changes.')),
+      source,
       el('div', { class: 'columns wide-narrow' },
         el('div', { class: 'stack' }, panel('Activity', null, el('div', { class: 'stack' }, result, outcome.element, used?.element)), trial?.element, keysPanel(id, rule)),
-        el('div', { class: 'stack' }, panel('Rule', null, budgetFacts(rule), grants, text), overrideList(id, rule)))));
+        el('div', { class: 'stack' }, panel('Rule', null, rule.descriptor ? descriptorFacts(rule) : budgetFacts(rule), grants, text), overrideList(id, rule)))));
 
   readRule(id, rule).then(({ yaml, promises }) => {
     put(grants, promises && promiseList(promises));
@@ -131,8 +135,9 @@ function keysPanel(id, rule) {
     el('div', { class: 'choices', role: 'group', 'aria-label': 'Sorted by' }, button('Denied', true, () => { sort = 'denied'; }), button('Used', false, () => { sort = 'used'; })),
     el('div', { class: 'choices', role: 'group', 'aria-label': 'Time' }, button('1 min', true, () => { window = '1m'; }), button('1 h', false, () => { window = '1h'; })),
   ];
-  const per = Array.isArray(rule.per) ? rule.per : [rule.per];
-  const element = panel('Top clients', actions, el('p', { class: 'small quiet' }, per.filter(Boolean).length ? `Counted by ${per.join(', ')}` : 'One counter for all requests'), table.element, note);
+  const isRoute = (name) => rule.descriptor?.some(({ key, value }) => key === name && value === name);
+  const per = [rule.per].flat().filter((name) => name && !isRoute(name));
+  const element = panel('Top clients', actions, el('p', { class: 'small quiet' }, per.length ? `Counted by ${per.join(', ')}` : 'One counter for all requests'), table.element, note);
   element.dataset.stop = '';
   const timer = setInterval(read, EVERY);
   element.addEventListener('stop', () => clearInterval(timer));
