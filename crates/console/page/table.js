@@ -58,12 +58,15 @@ export function sortable(label, columns, { sortBy, isDown = true, most = 50, emp
     table.append(...all.slice(0, groupsShown).map(([name, members]) => groupBody(name, members, each)));
     if (rows.length === 0) table.append(el('tbody', {}, el('tr', {}, el('td', { colspan: columns.length, class: 'empty' }, typeof empty === 'function' ? empty() : empty))));
     put(more, all.length > groupsShown && moreButton('groups', `${count(groupsShown)} of ${count(all.length)} groups shown`, all.length - groupsShown, GROUPS, (next) => { groupsShown += next; }));
-    if (focused) [...element.querySelectorAll('a, [data-more]')].find((stop) => nameOfStop(stop) === focused)?.focus();
+    const stops = [...element.querySelectorAll('a, [data-more]')];
+    // Where there is nothing more to show, the focus stays near.
+    const body = [...table.tBodies].find((part) => part.dataset.rows === focused);
+    if (focused) (stops.find((stop) => nameOfStop(stop) === focused) ?? body?.querySelector('tr:last-child a'))?.focus();
   }
 
   function groupBody(name, members, each) {
     const shown = members.slice(0, wanted.get(name) ?? each);
-    return el('tbody', {},
+    return el('tbody', { 'data-rows': `rows ${name}` },
       name !== null && el('tr', { class: 'group' }, el('th', { scope: 'rowgroup', colspan: columns.length }, groupHead(name, members))),
       shown.map((row) => el('tr', {}, columns.map((column) => el(column.isHead ? 'th' : 'td', { scope: column.isHead ? 'row' : undefined, class: kind(column) }, column.cell(row))))),
       members.length > shown.length && el('tr', {}, el('td', { colspan: columns.length, class: 'small quiet' },
