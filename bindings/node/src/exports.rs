@@ -12,22 +12,9 @@ use tidegate_core::{Algorithm, Limit, Micros, Timestamp};
 use crate::buffers::{self, OUTCOME_NUMBERS};
 use crate::described::{header_lines, whole};
 use crate::given_limits::{read_limits, store_limit};
-use crate::memory_limiter::{MemoryAnswer, MemoryLimiter, MemoryQuestion, MemoryTurn, TurnAttempt};
-use crate::numbered::Numbered;
+use crate::memory_limiter::{MemoryAnswer, MemoryLimiter, MemoryQuestion, TurnAttempt};
+use crate::numbered::{LIMITERS, TURNS, WIRE_LIMITERS, WIRE_STEPS, with_limiter, with_wire};
 use crate::redis_limiter::{WireLimiter, WireLimiterSettings, WireQuestion, WireStep};
-
-thread_local! {
-    static LIMITERS: RefCell<Numbered<MemoryLimiter>> = const { RefCell::new(Numbered::new()) };
-    static TURNS: RefCell<Numbered<MemoryTurn>> = const { RefCell::new(Numbered::new()) };
-    static WIRE_LIMITERS: RefCell<Numbered<WireLimiter>> = const { RefCell::new(Numbered::new()) };
-    static WIRE_STEPS: RefCell<Numbered<WireStep>> = const { RefCell::new(Numbered::new()) };
-}
-
-/// Calls a function with a limiter. Nothing happens if there is none with this number.
-#[inline]
-fn with_limiter<T: Default>(number: usize, call: impl FnOnce(&mut MemoryLimiter) -> T) -> T {
-    LIMITERS.with_borrow_mut(|limiters| limiters.get(number).map(call).unwrap_or_default())
-}
 
 /// Unix milliseconds as a point in time.
 #[inline]
@@ -370,11 +357,6 @@ extern "C" fn wire_free(limiter: usize) {
 #[unsafe(no_mangle)]
 extern "C" fn wire_count(limiter: usize) -> usize {
     with_wire(limiter, |limiter| Some(limiter.limits().len())).unwrap_or_default()
-}
-
-fn with_wire<T>(limiter: usize, call: impl FnOnce(&WireLimiter) -> Option<T>) -> Option<T> {
-    WIRE_LIMITERS
-        .with_borrow_mut(|limiters| limiters.get(limiter).and_then(|limiter| call(limiter)))
 }
 
 fn add_step(step: Option<WireStep>) -> i32 {

@@ -196,8 +196,10 @@ async fn refuses_and_heals(refuse: [&str; 2], restore: [&str; 2]) {
     let (answered, errors) = ask_for(&store, Duration::from_millis(300)).await;
     assert_eq!(answered, 0);
     let is_known = |error: &StoreError| matches!(error, StoreError::Unreachable(_));
+    // On a busy machine, a refusal may come after the deadline.
+    let is_late = |error: &StoreError| matches!(error, StoreError::TimedOut(_));
     assert!(
-        errors.iter().all(is_known),
+        errors.iter().any(is_known) && errors.iter().all(|error| is_known(error) || is_late(error)),
         "nothing was charged: {errors:?}"
     );
     assert!(!store.is_up() && store.problem().is_some());
