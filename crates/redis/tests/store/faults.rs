@@ -8,44 +8,62 @@ use std::time::{Duration, Instant};
 use tidegate_core::RemoteStore as _;
 use tidegate_core::{Limit, Scope, StoreError};
 use tidegate_redis::{RedisSettings, RedisStore};
-use tidegate_testkit::FaultProxy;
 use tidegate_testkit::fault_proxy::FaultMode;
 use tidegate_testkit::redis::RedisServer;
+use tidegate_testkit::{FaultProxy, eventually};
 
 use crate::{Asked, store, store_within};
 
 /// The deadline of decisions, and what a test on a busy machine allows beyond it.
 const DEADLINE: Duration = Duration::from_millis(15);
 const BUSY: Duration = Duration::from_millis(150);
-/// How long recovery may take, doubled for a busy machine.
-const HEALED: Duration = Duration::from_secs(2);
+/// How long a busy machine may take to notice a fault or its end.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn asked() -> Asked {
     let limit: Limit = "1000000000/23h".parse().unwrap();
     Asked::new(Scope::new("faults"), &limit, "key")
 }
 
-/// Charges for a while, one call after the other. Returns how many were answered, and the errors.
-async fn ask_for(store: &RedisStore, time: Duration) -> (u64, Vec<StoreError>) {
-    let (asked, end) = (asked(), Instant::now() + time);
-    let (mut answered, mut errors) = (0, Vec::new());
-    while Instant::now() < end {
+/// Charges as long as `goes_on`, one call after the other. Returns how many were answered, and the errors.
+async fn ask_while(store: &RedisStore, goes_on: impl Fn() -> bool) -> (u64, Vec<StoreError>) {
+    let asked = asked();
+    let (mut answered, mut errors, mut times) = (0, Vec::new(), Vec::new());
+    while goes_on() {
         let begin = Instant::now();
         match asked.ask(store, 1).await {
             Ok(_) => answered += 1,
             Err(error) => errors.push(error),
         }
-        let took = begin.elapsed();
-        assert!(took < DEADLINE + BUSY, "a decision took {took:?}");
+        times.push(begin.elapsed());
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+    times.sort();
+    // A busy machine may delay some of them, and not half of them.
+    let median = times.get(times.len() / 2);
+    assert!(
+        median < Some(&(DEADLINE + BUSY)),
+        "decisions took {times:?}"
+    );
     (answered, errors)
+}
+
+async fn ask_for(store: &RedisStore, time: Duration) -> (u64, Vec<StoreError>) {
+    let end = Instant::now() + time;
+    ask_while(store, || Instant::now() < end).await
+}
+
+async fn ask_until_down(store: &RedisStore) -> (u64, Vec<StoreError>) {
+    let end = Instant::now() + PATIENCE;
+    let asked = ask_while(store, || store.is_up() && Instant::now() < end).await;
+    assert!(!store.is_up(), "the breaker is open");
+    asked
 }
 
 async fn wait_until_healed(store: &RedisStore) {
     let begin = Instant::now();
     while asked().ask(store, 1).await.is_err() {
-        assert!(begin.elapsed() < HEALED, "{:?}", store.problem());
+        assert!(begin.elapsed() < PATIENCE, "{:?}", store.problem());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -59,8 +77,7 @@ async fn breaks_and_heals(mode: FaultMode) {
     wait_until_healed(&store).await;
 
     proxy.set(mode);
-    ask_for(&store, Duration::from_millis(150)).await;
-    assert!(!store.is_up(), "the breaker is open");
+    ask_until_down(&store).await;
     let (answered, errors) = ask_for(&store, Duration::from_millis(200)).await;
     assert_eq!(answered, 0);
     assert!(
@@ -99,8 +116,7 @@ async fn a_redis_that_is_stopped_and_goes_on() {
     let store = store_within(&server.url(), DEADLINE).await;
     wait_until_healed(&store).await;
     server.stop();
-    ask_for(&store, Duration::from_millis(300)).await;
-    assert!(!store.is_up());
+    ask_until_down(&store).await;
     server.resume();
     wait_until_healed(&store).await;
 }
@@ -111,8 +127,8 @@ async fn a_redis_that_is_killed_and_started_again() {
     let store = store_within(&server.url(), DEADLINE).await;
     wait_until_healed(&store).await;
     server.kill();
-    let (_, errors) = ask_for(&store, Duration::from_millis(100)).await;
-    assert!(!errors.is_empty());
+    ask_until_down(&store).await;
+    assert!(asked().ask(&store, 1).await.is_err());
     server.restart();
     wait_until_healed(&store).await;
 }
@@ -177,14 +193,21 @@ async fn what_was_sent_and_not_answered_is_never_sent_again() {
     wait_until_healed(&store).await;
     let limit: Limit = "1000/23h".parse().unwrap();
     let asked = Asked::new(Scope::new("once"), &limit, "key");
-    proxy.set(FaultMode::LoseReplies);
-    assert!(matches!(
-        asked.ask(&store, 10).await,
-        Err(StoreError::TimedOut(_))
-    ));
-    proxy.set(FaultMode::Pass);
-    wait_until_healed(&store).await;
-    assert_eq!(asked.remaining(&store).await, 990, "it was charged once");
+    let error = loop {
+        proxy.set(FaultMode::LoseReplies);
+        let error = asked.ask(&store, 10).await.unwrap_err();
+        proxy.set(FaultMode::Pass);
+        wait_until_healed(&store).await;
+        // A busy machine may not send it in time.
+        if !matches!(error, StoreError::Unreachable(_)) {
+            break error;
+        }
+    };
+    assert!(matches!(error, StoreError::TimedOut(_)), "{error:?}");
+    let direct = crate::store(&server.url()).await;
+    let is_charged = async || asked.remaining(&direct).await != 1_000;
+    eventually("it was charged", is_charged).await;
+    assert_eq!(asked.remaining(&direct).await, 990, "it was charged once");
 }
 
 /// A server that answers and refuses to write counts as unreachable.
@@ -193,16 +216,17 @@ async fn refuses_and_heals(refuse: [&str; 2], restore: [&str; 2]) {
     let store = store_within(&server.url(), DEADLINE).await;
     wait_until_healed(&store).await;
     let _: String = server.query(&["CONFIG", "SET", refuse[0], refuse[1]]);
-    let (answered, errors) = ask_for(&store, Duration::from_millis(300)).await;
+    let (answered, errors) = ask_until_down(&store).await;
     assert_eq!(answered, 0);
     let is_known = |error: &StoreError| matches!(error, StoreError::Unreachable(_));
     // On a busy machine, a refusal may come after the deadline.
     let is_late = |error: &StoreError| matches!(error, StoreError::TimedOut(_));
     assert!(
-        errors.iter().any(is_known) && errors.iter().all(|error| is_known(error) || is_late(error)),
+        errors.iter().all(|error| is_known(error) || is_late(error)),
         "nothing was charged: {errors:?}"
     );
-    assert!(!store.is_up() && store.problem().is_some());
+    assert!(is_known(&asked().ask(&store, 1).await.unwrap_err()));
+    assert!(store.problem().is_some());
     let _: String = server.query(&["CONFIG", "SET", restore[0], restore[1]]);
     wait_until_healed(&store).await;
 }
@@ -230,8 +254,7 @@ async fn questions_with_more_patience_do_not_keep_the_breaker_shut() {
             tokio::spawn(async move { store.shared_rules(1).version().await })
         })
         .collect();
-    ask_for(&store, Duration::from_millis(300)).await;
-    assert!(!store.is_up());
+    ask_until_down(&store).await;
     server.resume();
     for one in patient {
         assert!(one.await.unwrap().is_err());

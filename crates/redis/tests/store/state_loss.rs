@@ -14,7 +14,7 @@ use tidegate_testkit::conformance::limits_of;
 use tidegate_testkit::redis::{Cluster, RedisServer, slot_of};
 
 use crate::linearizable::write_result;
-use crate::store_within;
+use crate::store;
 
 const QUOTA: u64 = 20;
 const INSTANCES: usize = 3;
@@ -178,7 +178,7 @@ async fn excess(
 async fn stores(url: &str) -> Vec<RedisStore> {
     let mut stores = Vec::new();
     for _ in 0..INSTANCES {
-        stores.push(store_within(url, Duration::from_millis(50)).await);
+        stores.push(store(url).await);
     }
     stores
 }

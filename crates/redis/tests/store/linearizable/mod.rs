@@ -157,9 +157,13 @@ impl Work {
 
 async fn is_linearizable(fault: KeepingFault) {
     let disturbed = Disturbed::start(fault);
+    let deadline = match fault {
+        KeepingFault::None => Duration::from_secs(2),
+        _ => DEADLINE,
+    };
     let mut stores = Vec::new();
     for _ in 0..INSTANCES {
-        stores.push(store_within(&disturbed.url(), DEADLINE).await);
+        stores.push(store_within(&disturbed.url(), deadline).await);
     }
     let work = Arc::new(Work::new(stores, HistoryKeys::new(disturbed.slots())));
     let done = Arc::new(AtomicBool::new(false));
