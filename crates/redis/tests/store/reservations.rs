@@ -156,7 +156,7 @@ async fn what_is_never_settled_is_kept_or_given_back_though_no_instance_is_left(
     let held = {
         let gone = store(&server.url()).await;
         let asked = [&kept, &back[0], &back[1]];
-        let ttl = Micros::from_millis(300);
+        let ttl = Micros::from_seconds(3);
         let made = reserve(&gone, &asked, 60, ttl).await.unwrap();
         let longer = gone.extend_reservation(made.id, ttl, None).await.unwrap();
         assert!(matches!(longer, ExtendAnswer::Until(until) if until > made.expires_at));

@@ -213,12 +213,17 @@ async fn a_reservation_that_was_not_settled_while_its_slot_moved_is_given_back_a
             assert!(settled.is_err(), "{name}: {settled:?}");
             // Due, but neither node may know that.
             let _ = remaining(store, &both[1], after(61)).await;
-            matches!(later, Ok(ExtendAnswer::Until(_)))
+            later
         };
-        let is_extended = moving.between(&both[0], &moved, asking).await;
-        let left = if is_extended { 40 } else { 100 };
+        // What a busy machine does not answer in time may be done.
+        let left = match moving.between(&both[0], &moved, asking).await {
+            Ok(ExtendAnswer::Until(_)) => vec![40],
+            Err(StoreError::TimedOut(_)) => vec![40, 100],
+            _ => vec![100],
+        };
         for asked in &both {
-            assert_eq!(moving.remaining(asked, after(61)).await, left, "{name}");
+            let remaining = moving.remaining(asked, after(61)).await;
+            assert!(left.contains(&remaining), "{name}: {remaining}");
             assert_eq!(moving.remaining(asked, after(71)).await, 100, "{name}");
         }
     }
