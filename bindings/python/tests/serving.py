@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+from tidegate import StoreError
+
 TESTS = pathlib.Path(__file__).parent
 ROOT = TESTS.parents[2]
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -71,6 +73,17 @@ def get(port, target="/", method="GET", **headers):
     headers = {"Host": "a.example", "Connection": "close", **headers}
     lines = [f"{method} {target} HTTP/1.1", *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items())]
     return exchange(port, "\r\n".join([*lines, "", ""]).encode("latin-1"))
+
+
+def answered(ask, *arguments):
+    """What a call returns, made again while a busy machine keeps the store from answering in time."""
+    end = time.monotonic() + 20
+    while True:
+        try:
+            return ask(*arguments)
+        except StoreError:
+            assert time.monotonic() < end, "Redis does not answer"
+            time.sleep(0.01)
 
 
 def within(seconds, holds):

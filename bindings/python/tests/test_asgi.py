@@ -210,7 +210,7 @@ def test_a_delayed_request_does_not_block_the_loop_and_gives_back_if_it_is_cance
 
 
 def test_a_client_that_leaves_while_it_waits_gives_back_and_others_send_their_body():
-    rules = "rules: [{id: paced, per: [], limit: 1/2s burst 1, max_delay: 9s}]"
+    rules = "rules: [{id: paced, per: [], limit: 1/4s burst 1, max_delay: 9s}]"
     bodies = []
 
     async def echo(scope, receive, send):
@@ -241,12 +241,12 @@ def test_a_client_that_leaves_while_it_waits_gives_back_and_others_send_their_bo
         await request(whole)
         began = time.monotonic()
         assert await request(whole, {"type": "http.disconnect"}) == []
-        assert time.monotonic() - began < 1.8
+        assert time.monotonic() - began < 3.5
         await asyncio.sleep(0.05)
         parts = [{"type": "http.request", "body": b"one", "more_body": True}, {"type": "http.request", "body": b"two"}]
         assert (await request(*parts))[0]["status"] == 200
         # Its turn was that of the client that left.
-        assert time.monotonic() - began < 3.6
+        assert time.monotonic() - began < 7.5
         assert (await request(whole))[0]["status"] == 200
         assert bodies == [b"all", b"onetwo", b"all"]
         await asyncio.sleep(0.01)
@@ -311,10 +311,9 @@ def test_servers(server, tmp_path):
     with serving(server, RULES=str(rules)) as port, concurrent.futures.ThreadPoolExecutor(16) as pool:
         statuses = list(pool.map(lambda _: get(port)[0], range(80)))
         assert statuses.count(200) == 50 and statuses.count(429) == 30
-        first = pool.submit(get, port, "/slow?2.5")
-        time.sleep(1)
-        assert get(port, "/slow?0")[0] == 429 and first.result()[0] == 200
-        within(5, lambda: get(port, "/slow?0")[0] == 200)
+        slow = [pool.submit(get, port, "/slow?5") for _ in range(2)]
+        assert sorted(answer.result()[0] for answer in slow) == [200, 429]
+        within(20, lambda: get(port, "/slow?0")[0] == 200)
         paced = [pool.submit(get, port, "/paced") for _ in range(3)]
         began = time.monotonic()
         assert get(port)[0] == 429 and time.monotonic() - began < 3

@@ -4,6 +4,7 @@ import subprocess
 import time
 
 import pytest
+from serving import answered
 
 from tidegate import Gate, Limit, Limiter, RateLimited, RedisStore, StoreError
 
@@ -83,14 +84,14 @@ def test_a_dead_redis_is_an_error_and_certainly_nothing_was_charged():
 
 
 def test_without_an_answer_it_is_not_known_whether_it_was_charged(own_redis):
-    limiter = Limiter("3/minute", store=RedisStore(own_redis.url, deadline=0.05))
-    assert limiter.allow("a")
+    limiter = Limiter("3/minute", store=RedisStore(own_redis.url, deadline=0.5))
+    assert answered(limiter.allow, "a")
     with own_redis.stopped():
         began = time.monotonic()
         with pytest.raises(StoreError) as raised:
             limiter.check("a")
         assert raised.value.charged is None
-        assert 0.04 < time.monotonic() - began < 1
+        assert 0.4 < time.monotonic() - began < 10
 
 
 def test_a_limiter_goes_on_without_its_store():
