@@ -8,7 +8,8 @@ import { join } from 'node:path';
 const require = createRequire(join(process.env.BROWSER_TOOLS ?? 'target/tools/browser', 'package.json'));
 const { chromium } = require('playwright-core');
 
-const PATIENCE = 10_000;
+// For a busy machine; nothing waits for so long on another.
+const PATIENCE = 60_000;
 
 export function openBrowser() {
   const isRoot = process.getuid?.() === 0;

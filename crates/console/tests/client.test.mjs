@@ -56,7 +56,7 @@ const failures = await runTests('client', {
     const cells = await rows.first().locator('td').allInnerTexts();
     assert.match(cells[0], /^\d\d:\d\d:\d\d$/);
     assert.deepEqual(cells.slice(1), ['GET', '/v1/reports', '203.0.113.20', 'http', 'over the limit']);
-    await page.waitForSelector("section[aria-label=\"Demand\"] canvas", { timeout: 20_000 });
+    await page.waitForSelector("section[aria-label=\"Demand\"] canvas");
     await page.locator('.verdict button:text-is("Override…")').click();
     assert.equal(await page.inputValue('#o-limit'), '240/minute burst 20', 'twice what it has by its tier');
     await finish();

@@ -80,7 +80,7 @@ const failures = await runTests('edit', {
     await type(page, '90/hour burst 20', '70/hour burst 20');
     await page.waitForSelector('#rule-state:text-is("Valid.")');
     await server.restart();
-    await page.waitForSelector('.notice:has-text("The server was restarted")', { timeout: 20_000 });
+    await page.waitForSelector('.notice:has-text("The server was restarted")');
     assert.match(await page.locator('.sign-in').innerText(), /The text that you were editing is kept/);
     assert.ok(!(await page.evaluate(() => JSON.stringify(sessionStorage))).includes('tgs_'), 'the session is removed');
     await page.fill('#token', server.token);

@@ -25,6 +25,9 @@ const PAGES = [
 
 /** Problems that axe-core finds, a line each. */
 async function problems(page) {
+  await page.evaluate(axe);
+  // It is looked at as it is after all transitions.
+  await page.waitForFunction(() => document.getAnimations().every(({ playState }) => playState === 'finished'));
   const { violations } = await page.evaluate(() => window.axe.run({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }));
   return violations.flatMap(({ id, help, nodes }) => nodes.map((node) => `${id}: ${help}: ${node.target} ${node.any?.[0]?.message ?? ''}`));
 }
@@ -36,14 +39,12 @@ for (const [width, scheme] of [[1440, 'light'], [1440, 'dark'], [360, 'light'], 
     const { page, signIn, show, finish } = await openPage(browser, server, { width, scheme, bypassCSP: true });
     await page.goto(`${server.url}/console/`);
     await page.waitForSelector('#token');
-    await page.evaluate(axe);
     const found = (await problems(page)).map((problem) => `sign-in ${problem}`);
     await signIn(server.token);
     for (const [route, ready] of PAGES) {
       await show(route);
       await page.locator(ready).first().waitFor();
       await page.waitForTimeout(250);
-      await page.evaluate(axe);
       found.push(...(await problems(page)).map((problem) => `${route} ${problem}`));
       const tooWide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
       assert.equal(tooWide, 0, `${route} is ${tooWide} px too wide`);

@@ -11,7 +11,7 @@ import { promisify } from 'node:util';
 const PROGRAM = process.env.TIDEGATE ?? 'target/debug/tidegate';
 // Of the same build.
 const MANAGEMENT = join(dirname(PROGRAM), 'tidegate-testkit-xds');
-const PATIENCE = 15_000;
+const PATIENCE = 60_000;
 
 /** A key that must never be seen. It is long enough that its first four characters may be. */
 export const SECRET = 'sk_live_51Hc8T9uWxYzAbCdEfGh';
