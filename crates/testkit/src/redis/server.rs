@@ -16,7 +16,7 @@ use super::{Certificates, RedisOptions};
 use crate::port::ReservedPort;
 use crate::wait_until;
 
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// For questions that a stopped process may get.
 pub(super) const BRIEF: Duration = Duration::from_millis(300);
 const ATTEMPTS: usize = 10;

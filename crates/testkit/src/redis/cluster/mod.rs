@@ -80,14 +80,14 @@ impl Cluster {
 
     /// The master of a slot by what the nodes that answer say, alive or not. Panics if they disagree.
     pub fn master_of(&self, slot: u16) -> &RedisServer {
-        let owner = self.owner(slot).expect("the nodes agree on the slot");
+        let owner = wait_until("the nodes agree on the slot", PATIENCE, || self.owner(slot));
         self.node_at(owner)
     }
 
     /// The replicas that follow a node.
     pub fn replicas_of(&self, master: &RedisServer) -> Vec<&RedisServer> {
         let id: String = master.query(&["CLUSTER", "MYID"]);
-        let seen = seen_by(master).expect("a node lists the others");
+        let seen = wait_until("a node lists the others", PATIENCE, || seen_by(master));
         let followers = seen
             .iter()
             .filter(|node| node.follows.as_ref() == Some(&id));
