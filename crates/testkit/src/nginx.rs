@@ -12,12 +12,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::{ReservedPort, wait_until};
 
 /// How long to wait until it answers.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running nginx.
 pub struct NginxProcess {
@@ -85,6 +86,20 @@ http {{
         fs::read_to_string(self.folder.path().join(name)).expect("a file")
     }
 
+    /// Stops it where it is (SIGSTOP): it reads nothing.
+    pub fn stop(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on after [`stop`](Self::stop) (SIGCONT).
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("a child takes signals");
+    }
+
     /// A new connection.
     pub fn connect(&self) -> io::Result<NginxConnection> {
         let stream = TcpStream::connect(self.address)?;
@@ -125,6 +140,12 @@ impl NginxAnswer {
 impl NginxConnection {
     /// Sends a request, and reads the status of its answer and no more.
     pub fn begin(&mut self, line: &str, headers: &[(&str, &str)]) -> io::Result<u16> {
+        self.send(line, headers)?;
+        self.status()
+    }
+
+    /// Sends a request.
+    pub fn send(&mut self, line: &str, headers: &[(&str, &str)]) -> io::Result<()> {
         let mut request = format!("{line} HTTP/1.1\r\n");
         for (name, value) in headers {
             request.extend([*name, ": ", *value, "\r\n"]);
@@ -133,7 +154,10 @@ impl NginxConnection {
             request.push_str("host: localhost\r\n");
         }
         request.push_str("\r\n");
-        self.0.get_mut().write_all(request.as_bytes())?;
+        self.0.get_mut().write_all(request.as_bytes())
+    }
+
+    fn status(&mut self) -> io::Result<u16> {
         let mut line = String::new();
         self.0.read_line(&mut line)?;
         let status = line
@@ -145,7 +169,13 @@ impl NginxConnection {
 
     /// Sends a request and reads the answer.
     pub fn ask(&mut self, line: &str, headers: &[(&str, &str)]) -> io::Result<NginxAnswer> {
-        let status = self.begin(line, headers)?;
+        self.send(line, headers)?;
+        self.answer()
+    }
+
+    /// Reads the answer to a request that was sent.
+    pub fn answer(&mut self) -> io::Result<NginxAnswer> {
+        let status = self.status()?;
         let mut line = String::new();
         let mut headers = Vec::new();
         loop {

@@ -78,19 +78,17 @@ fn logged_excess(log: &str, number: usize) -> Option<u64> {
 fn compare_with_nginx(limit: PeerLimit) {
     let nginx = NginxProcess::start("nginx", &limit.http());
     let sent = usize::try_from(limit.burst).unwrap() + 4;
-    let requests: Vec<_> = (0..sent)
-        .map(|number| {
-            let mut connection = nginx.connect().unwrap();
-            std::thread::spawn(move || {
-                let line = format!("GET /?n={number}");
-                connection.ask(&line, &[("x-key", "one")]).unwrap()
-            })
-        })
-        .collect();
-    let answers: Vec<_> = requests
-        .into_iter()
-        .map(|one| one.join().unwrap())
-        .collect();
+    let connect = |_| nginx.connect().unwrap();
+    let mut connections: Vec<_> = (0..sent).map(connect).collect();
+    // Stopped, so that it finds all of them, however long it takes to send them.
+    nginx.stop();
+    for (number, connection) in connections.iter_mut().enumerate() {
+        let line = format!("GET /?n={number}");
+        connection.send(&line, &[("x-key", "one")]).unwrap();
+    }
+    nginx.resume();
+    let answers = connections.iter_mut().map(|one| one.answer().unwrap());
+    let answers: Vec<_> = answers.collect();
     let log = nginx.file("limits.log");
     let arithmetic = Thousandths::new(limit);
     let millis = |text: &str| text.replace('.', "").parse::<u64>().unwrap();
