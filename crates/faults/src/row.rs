@@ -52,6 +52,9 @@ pub(crate) struct RowFact {
     /// What was expected; empty for what is only reported.
     pub(crate) bound: String,
     pub(crate) holds: bool,
+    /// Whether a busy machine can make it fail.
+    #[serde(skip)]
+    pub(crate) is_about_time: bool,
 }
 
 /// What one rule did in a run.
@@ -95,6 +98,15 @@ impl RowOutcome {
     pub(crate) fn holds(&self) -> bool {
         self.facts.iter().all(|fact| fact.holds)
     }
+
+    /// Whether another run may show that only the machine was slow.
+    pub(crate) fn fails_only_in_time(&self) -> bool {
+        !self.holds()
+            && self
+                .facts
+                .iter()
+                .all(|fact| fact.holds || fact.is_about_time)
+    }
 }
 
 impl RowFact {
@@ -105,6 +117,7 @@ impl RowFact {
             value: shown(value, unit),
             bound: format!("at most {}", shown(bound, unit)),
             holds: value <= bound,
+            is_about_time: false,
         }
     }
 
@@ -115,6 +128,7 @@ impl RowFact {
             value: shown(value, unit),
             bound: format!("at least {}", shown(bound, unit)),
             holds: value >= bound,
+            is_about_time: false,
         }
     }
 
@@ -125,6 +139,15 @@ impl RowFact {
             value: if holds { "yes" } else { "no" }.to_owned(),
             bound: "yes".to_owned(),
             holds,
+            is_about_time: false,
+        }
+    }
+
+    /// The same about time.
+    pub(crate) fn about_time(self) -> Self {
+        Self {
+            is_about_time: true,
+            ..self
         }
     }
 
@@ -135,6 +158,7 @@ impl RowFact {
             value: shown(value, unit),
             bound: String::new(),
             holds: true,
+            is_about_time: false,
         }
     }
 }
@@ -182,7 +206,9 @@ mod tests {
         outcome.facts.push(RowFact::at_most("over", 3.0, 3.0, ""));
         assert!(outcome.holds());
         outcome.facts.push(RowFact::at_most("over", 4.0, 3.0, ""));
-        assert!(!outcome.holds());
+        assert!(!outcome.holds() && !outcome.fails_only_in_time());
+        outcome.facts[1].is_about_time = true;
+        assert!(outcome.fails_only_in_time());
         assert!(!RowFact::at_least("answers", 9.0, 10.0, "").holds);
         assert!(!RowFact::is_true("alive", false).holds);
     }

@@ -190,10 +190,11 @@ impl JudgedRun<'_> {
         }
         let recovered = recovery(seen, span.end);
         let allowed = millis(ground.recovery);
-        facts.push(match recovered {
+        let recovery = match recovered {
             Some(time) => RowFact::at_most("recovery", millis(time), allowed, "ms"),
             None => RowFact::is_true("recovered before the end of the run", false),
-        });
+        };
+        facts.push(recovery.about_time());
         let degraded = |sync: RuleSync| {
             let rules = CountedRule::all();
             let is_degraded = |answer: &SeenAnswer| {
@@ -266,7 +267,7 @@ impl JudgedRun<'_> {
 fn busy_latency(ground: &Ground, during: &[Duration]) -> [RowFact; 2] {
     let fact = |name, of_1000, allowed| {
         let found = millis(percentile(during, of_1000));
-        RowFact::at_most(name, found, millis(allowed), "ms")
+        RowFact::at_most(name, found, millis(allowed), "ms").about_time()
     };
     [
         fact(

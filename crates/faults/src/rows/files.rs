@@ -104,7 +104,7 @@ fn damaged_rules(
     stage.facts.extend([
         RowFact::at_least("rules in force on all servers meanwhile", kept, rules, ""),
         RowFact::at_least("servers that reported it", noticed, 3.0, ""),
-        RowFact::at_most("until the restored file is in force", took, 2_000.0, "ms"),
+        RowFact::at_most("until the restored file is in force", took, 2_000.0, "ms").about_time(),
     ]);
     Ok(stage.finish(OverBound::nothing_lost()))
 }

@@ -247,7 +247,7 @@ fn descriptors(ground: &Ground) -> anyhow::Result<RowOutcome> {
     let recovered = millis(now() - closed);
     let mut facts = alive(&mut fleet);
     facts.extend([
-        RowFact::at_most("slowest connect", millis(slowest), 900.0, "ms"),
+        RowFact::at_most("slowest connect", millis(slowest), 900.0, "ms").about_time(),
         RowFact::at_least("connections served", number(answered), 128.0, ""),
         RowFact::at_most("of them, with 256 descriptors", number(answered), 256.0, ""),
         RowFact::at_most(
@@ -257,7 +257,7 @@ fn descriptors(ground: &Ground) -> anyhow::Result<RowOutcome> {
             "%",
         ),
         RowFact::is_true("answers once descriptors are free", status == 200),
-        RowFact::at_most("recovery", recovered, millis(ground.recovery), "ms"),
+        RowFact::at_most("recovery", recovered, millis(ground.recovery), "ms").about_time(),
     ]);
     Ok(RowOutcome {
         figures: None,
