@@ -253,9 +253,9 @@ async fn beyond_the_bound_the_connection_is_closed_and_the_permit_lasts() {
     );
     let gateway = Gateway::start(&settings, ONE);
     let (client, mut server, _) = gateway.begin(&mut upstream, GET).await;
+    let left = now();
     drop(client);
     assert_eq!(server.rest().await, "");
-    let left = now();
     gateway
         .metric_is("tidegate_background_requests_refused_total", 1)
         .await;
@@ -299,7 +299,7 @@ async fn a_shutdown_waits_for_requests_without_a_client() {
 async fn a_stream_without_its_client_is_read_until_the_timeout() {
     let mut upstream = Upstream::start().await;
     let settings = format!(
-        "routes: [{{upstreams: ['http://{}'], timeout: 1s}}]\n",
+        "routes: [{{upstreams: ['http://{}'], timeout: 4s}}]\n",
         upstream.address
     );
     let gateway = Gateway::start(&settings, ONE);
@@ -314,7 +314,7 @@ async fn a_stream_without_its_client_is_read_until_the_timeout() {
         server.send("data: 2\n\n").await;
         assert!(gateway.get("/").await.starts_with("HTTP/1.1 429 "));
         assert_eq!(server.rest().await, "");
-        assert!(left.elapsed() >= Duration::from_secs(1), "{kind}");
+        assert!(left.elapsed() >= Duration::from_secs(4), "{kind}");
         gateway.metric_is("tidegate_leases", 0).await;
     }
 }
@@ -329,6 +329,7 @@ async fn a_long_answer_without_its_client_is_cut_and_its_permit_lasts() {
         .send("HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\nab")
         .await;
     client.head().await;
+    let left = now();
     drop(client);
     let (mut reads, mut writes) = server.stream.split();
     let piece = vec![b'x'; 1 << 20];
@@ -347,14 +348,13 @@ async fn a_long_answer_without_its_client_is_cut_and_its_permit_lasts() {
     })
     .await;
     assert!((16 << 20..64 << 20).contains(&sent), "{sent}");
-    let cut = now();
     drop(server);
     gateway.metric_is("tidegate_background_requests", 0).await;
     gateway.metric_is("tidegate_leases", 0).await;
     assert!(
-        cut.elapsed() > Duration::from_secs(1),
+        left.elapsed() > Duration::from_secs(1),
         "{:?}",
-        cut.elapsed()
+        left.elapsed()
     );
 }
 

@@ -131,25 +131,17 @@ async fn a_connection_that_was_closed_meanwhile_is_noticed() {
 #[tokio::test]
 async fn no_client_waits_for_ever() {
     let mut upstream = Upstream::start().await;
-    let settings = format!(
-        "routes: [{{upstreams: ['http://{}'], timeout: 100ms, idle_timeout: 100ms}}]\n",
-        upstream.address
-    );
-    let gateway = Gateway::start(&settings, NO_RULES);
+    let address = upstream.address;
+    let gateway_with = |timeouts: &str| {
+        let settings = format!("routes: [{{upstreams: ['http://{address}'], {timeouts}}}]\n");
+        Gateway::start(&settings, NO_RULES)
+    };
     // No head.
+    let gateway = gateway_with("timeout: 300ms");
     let answer = gateway.get("/").await;
     assert_eq!(status(&answer), "504", "{answer}");
     let mut silent = upstream.accept().await;
     assert!(silent.rest().await.starts_with("GET / "));
-    // No body.
-    let (mut client, mut server, _) = gateway
-        .begin(&mut upstream, "GET / HTTP/1.1\r\nhost: a\r\n\r\n")
-        .await;
-    server
-        .send("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab")
-        .await;
-    client.head().await;
-    assert_eq!(client.rest().await, "ab");
     // No body from the client.
     let (mut client, mut server, _) = gateway
         .begin(
@@ -160,15 +152,26 @@ async fn no_client_waits_for_ever() {
     let answer = client.rest().await;
     assert_eq!(status(&answer), "408", "{answer}");
     assert_eq!(server.rest().await, "ab");
+    // No body.
+    let gateway = gateway_with("timeout: 30s, idle_timeout: 300ms");
+    let (mut client, mut server, _) = gateway
+        .begin(&mut upstream, "GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        .await;
+    server
+        .send("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab")
+        .await;
+    client.head().await;
+    assert_eq!(client.rest().await, "ab");
     // A slow client that goes on sending is waited for.
+    let gateway = gateway_with("timeout: 3s");
     let (mut client, mut server, _) = gateway
         .begin(
             &mut upstream,
             "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n",
         )
         .await;
-    for letter in ["h", "e", "l", "l", "o"] {
-        tokio::time::sleep(Duration::from_millis(60)).await;
+    for letter in ["he", "l", "l", "o"] {
+        tokio::time::sleep(Duration::from_secs(1)).await;
         client.send(letter).await;
     }
     assert_eq!(server.bytes(5).await, b"hello");
