@@ -41,7 +41,8 @@ impl TestFolder {
 
     /// Writes a file. An existing one is replaced in one step.
     pub fn write(&self, name: &str, text: &str) {
-        let new = self.path(&format!("{name}.new"));
+        // Not next to it: a server may read all files of its folder.
+        let new = self.path(&format!("{}.new", name.replace('/', "-")));
         fs::write(&new, text).unwrap();
         fs::rename(new, self.path(name)).unwrap();
     }
