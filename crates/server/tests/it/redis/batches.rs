@@ -7,8 +7,7 @@ use tidegate_testkit_server::TestFolder;
 use super::shared::serve;
 use crate::Server;
 
-const RULES: &str =
-    "rules: [{id: r, per: [user_id], missing: deny, limit: 10/day, algorithm: fixed_window}]";
+const RULES: &str = "rules: [{id: r, per: [user_id], missing: deny, limit: 10/day, algorithm: fixed_window, anchor: first_request}]";
 
 /// Which of a batch of checks by these users are allowed.
 fn ask(server: &Server, users: impl Iterator<Item = u32>) -> Vec<bool> {

@@ -38,7 +38,7 @@ pub(crate) fn wait_for_status(server: &Server, code: u16, status: &str) -> Value
 fn two_servers_share_a_limit_exactly() {
     let redis = RedisServer::start();
     let (first, second) = (TestFolder::new(), TestFolder::new());
-    let rules = "rules:\n  - {id: per-user, per: [user_id], missing: deny, limit: 10/day, algorithm: fixed_window}\n";
+    let rules = "rules:\n  - {id: per-user, per: [user_id], missing: deny, limit: 10/day, algorithm: fixed_window, anchor: first_request}\n";
     let servers = [&first, &second].map(|folder| {
         folder.write("rules.yaml", rules);
         serve(folder, &redis, &["--rules", "rules.yaml"])
@@ -183,7 +183,7 @@ fn a_reset_reports_what_was_used_in_redis() {
     let redis = RedisServer::start();
     let folder = TestFolder::new();
     let rules = "rules:
-  - {id: window, per: [user_id], limit: 10/day, algorithm: fixed_window}
+  - {id: window, per: [user_id], limit: 10/day, algorithm: fixed_window, anchor: first_request}
   - {id: bucket, per: [user_id], limit: 10/hour; 20/week burst 7}
   - {id: held, per: [user_id], limit: 4, algorithm: concurrency}
   - {id: all, per: [], limit: 100/23h}
@@ -332,12 +332,12 @@ fn a_cluster_is_shared_like_one_redis() {
     let [first, second] =
         [&folders[0], &folders[1]].map(|folder| folder.serve_with(&["--redis", &url], &CALM));
     let rules = json!({"rules": [
-        {"id": "per-user", "per": ["user_id"], "missing": "deny", "limit": "10/day", "algorithm": "fixed_window"},
+        {"id": "per-user", "per": ["user_id"], "missing": "deny", "limit": "10/day", "algorithm": "fixed_window", "anchor": "first_request"},
         {"id": "per-key", "per": ["api_key"], "missing": "deny", "limit": "1000/23h"},
     ]});
     let rules = rules.to_string();
     first.ask("PUT /v1/rules", &rules).with_status(200);
-    wait_until("the other has the rules", Duration::from_secs(1), || {
+    wait_until("the other has the rules", PATIENCE, || {
         let count = second.ask("GET /readyz", "").json()["rules"]["count"].clone();
         (count == 2).then_some(())
     });
@@ -386,7 +386,7 @@ fn a_damaged_counter_is_reported_and_what_was_granted_meanwhile_is_charged() {
     let folder = TestFolder::new();
     folder.write(
         "rules.yaml",
-        "rules:\n  - {id: per-user, per: [user_id], missing: deny, limit: 10/day, algorithm: fixed_window}\n",
+        "rules:\n  - {id: per-user, per: [user_id], missing: deny, limit: 10/day, algorithm: fixed_window, anchor: first_request}\n",
     );
     let server = serve(&folder, &redis, &["--rules", "rules.yaml"]);
     let user = json!({"user_id": "client-7"});

@@ -12,8 +12,7 @@ use crate::Server;
 use crate::redis::shared::{check, serve};
 use tidegate_testkit_server::{PATIENCE, TestFolder};
 
-const RULES: &str =
-    "rules:\n  - {id: a, per: [user_id], missing: deny, limit: 100/day, algorithm: fixed_window}\n";
+const RULES: &str = "rules:\n  - {id: a, per: [user_id], missing: deny, limit: 100/day, algorithm: fixed_window, anchor: first_request}\n";
 const WITH_RULES: [&str; 2] = ["--rules", "rules.yaml"];
 
 fn folders() -> [TestFolder; 3] {

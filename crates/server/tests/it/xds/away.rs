@@ -123,12 +123,14 @@ fn a_domain_that_the_first_response_of_a_stream_lacks_stays_for_a_moment() {
     let stream = first_stream(&management);
     let begun = now();
     assert_accepted(&stream, "1", &[users("one", 2)]);
-    assert_eq!(allowed(&server, "one", "a"), 2);
-    assert_eq!(allowed(&server, "two", "a"), 1);
+    // Few requests: a busy machine has to answer them before the moment is over.
+    let twice = |domain: &str| [(); 2].map(|()| is_allowed(&server, domain, "a"));
+    assert_eq!(twice("two"), [true, false]);
     // The second response brings one back, with another limit.
     assert_accepted(&stream, "2", &[users("one", 2), users("two", 2)]);
+    assert_eq!(twice("three"), [true, false]);
+    assert_eq!(allowed(&server, "one", "a"), 2);
     assert_eq!(allowed(&server, "two", "b"), 2);
-    assert_eq!(allowed(&server, "three", "a"), 1);
     let log = server.log.wait_for("no longer has these rules");
     let waited = begun.elapsed();
     assert!(waited >= Duration::from_millis(1_500), "{waited:?}");
@@ -140,7 +142,7 @@ fn a_domain_that_the_first_response_of_a_stream_lacks_stays_for_a_moment() {
 #[test]
 fn the_last_good_rules_are_in_redis_too_and_the_newer_ones_count() {
     let redis = RedisServer::start();
-    let more = format!("redis: {}\n", redis.url());
+    let more = format!("redis: {}\nredis_deadline: 5s\n", redis.url());
     let followed = Followed::with(&more, &[users("edge", 2)]);
     let address = followed.management.address();
     let file = followed.folder.path("data/xds-last-good");
