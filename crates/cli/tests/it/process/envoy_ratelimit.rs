@@ -12,7 +12,7 @@ use tidegate_testkit_server::HttpClient;
 use crate::server::{ProgramFolder, Server};
 
 const LIMITS: &str = "domain: web
-descriptors: [{key: PATH, value: /productpage, rate_limit: {unit: minute, requests_per_unit: 1}}]
+descriptors: [{key: PATH, value: /productpage, rate_limit: {unit: day, requests_per_unit: 1}}]
 ";
 const CALL: &str =
     r#"{"domain":"web","descriptors":[{"entries":[{"key":"PATH","value":"/productpage"}]}]}"#;
@@ -85,7 +85,7 @@ fn by_its_name_it_reads_a_folder_and_ignores_foreign_arguments() {
     let page = HttpClient::to(server.debug.unwrap()).ask("GET /rlconfig", "");
     assert_eq!(
         page.body,
-        "web.PATH_/productpage: unit=MINUTE requests_per_unit=1, shadow_mode: false, quota_mode: false\n"
+        "web.PATH_/productpage: unit=DAY requests_per_unit=1, shadow_mode: false, quota_mode: false\n"
     );
     let log = server.log.text();
     let warned = log.lines().filter(|line| line.contains(foreign));

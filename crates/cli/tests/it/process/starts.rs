@@ -164,7 +164,7 @@ fn a_server_that_was_stopped_for_a_second_blames_no_one_else() {
   - {id: places, match: {path: /places}, per: [], limit: 1000000, algorithm: concurrency}
 ";
     folder.write("rules.yaml", rules);
-    let deadline = setting("TIDEGATE_STOPPED_DEADLINE").unwrap_or_else(|| "300ms".to_owned());
+    let deadline = setting("TIDEGATE_STOPPED_DEADLINE").unwrap_or_else(|| "800ms".to_owned());
     let environment = [("TIDEGATE_REDIS_DEADLINE", deadline.as_str())];
     let server = folder.serve_with(&["--redis", &url, "--rules", "rules.yaml"], &environment);
     let is_over = Arc::new(AtomicBool::new(false));

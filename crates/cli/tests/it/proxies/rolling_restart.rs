@@ -16,7 +16,7 @@ use crate::server::{ProgramFolder, Server};
 
 const RULES: &str = "rules:\n  - {id: all, per: [], limit: 1000000/second}\n";
 /// Far longer than the proxy needs to notice, also on a busy machine.
-const DRAIN_DELAY: &str = "3s";
+const DRAIN_DELAY: &str = "6s";
 
 /// A server that is restarted at the same address.
 struct Place {
@@ -56,7 +56,7 @@ fn configuration(counts: &str, balancers: &[ReservedPort; 2], places: &[Place]) 
         for place in places {
             let port = place.port.number();
             // The interval is also how long the proxy waits for a connection.
-            let check = "check inter 250ms fall 2 rise 1";
+            let check = "check inter 500ms fall 4 rise 1";
             let _ = writeln!(text, "  server s{port} 127.0.0.1:{port} {check}");
         }
     }
