@@ -9,7 +9,7 @@ use super::http::{http2_connection, request};
 use super::server::Server;
 use tidegate_testkit::within;
 
-const SHORT: Duration = Duration::from_millis(200);
+const SHORT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_mins(10);
 
 fn hasty_about_heads() -> ListenSettings {
