@@ -300,15 +300,9 @@ impl Gate {
 
     /// Puts rules in force, with what is known of them. Called under the lock of the overrides.
     fn put_in_force(&self, rules: RuleSet, temporary: &TemporaryOverrides) {
-        let none = TemporaryOverrides::new();
         let terms = StateTerms {
             clock: &self.clock,
-            // Descriptors have no clients that an override could name.
-            temporary: if rules.is_by_descriptors() {
-                &none
-            } else {
-                temporary
-            },
+            temporary,
             digest: self.digest.as_ref(),
             observer: self.observer.as_ref(),
         };

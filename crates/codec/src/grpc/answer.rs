@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use prost::Message as _;
-use tidegate::gate::{Decision, Decisions, LimitOutcome, Part};
-use tidegate::rules::RuleSet;
+use tidegate::gate::{Decision, Decisions, LimitOutcome, Part, RulesInForce};
+use tidegate::rules::{GrantSource, Units};
 use tidegate::{Micros, Outcome, Window};
 
 use super::answer_settings::{AnswerSettings, EnvoyHeaders, MetadataCalls};
@@ -22,7 +22,7 @@ pub struct RateLimitAnswer<'a, 'p> {
     /// The call.
     pub asked: &'a RateLimitCall<'p>,
     /// The rules that decided.
-    pub rules: &'a RuleSet,
+    pub rules: &'a RulesInForce,
     /// The call as parts of a request.
     pub parts: &'a [Part<'p>],
     /// The decision of each part.
@@ -159,7 +159,7 @@ impl RateLimitAnswer<'_, '_> {
         let remaining = if is_exceeded { 0 } else { outcome.remaining };
         StatusFields {
             is_allowed: decision.is_allowed(),
-            limit: Some(status_limit(&decided, asked)),
+            limit: Some(status_limit(&decided, asked, self.rules.descriptor_units())),
             remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
             wait: if by_descriptors {
                 Some(until_window_ends(&decided))
@@ -211,14 +211,27 @@ fn enumerated(value: i32) -> u64 {
 }
 
 /// The limit as written in the call or in the rules.
-fn status_limit<'d>(decided: &LimitOutcome<'d>, asked: &CallDescriptor<'_>) -> StatusLimit<'d> {
+fn status_limit<'d>(
+    decided: &LimitOutcome<'d>,
+    asked: &CallDescriptor<'_>,
+    units: Option<Units>,
+) -> StatusLimit<'d> {
     let (count, unit) = if let Some(brought) = asked.limit {
         (brought.requests_per_unit, brought.unit)
     } else {
         let rate = decided.whole.map(tidegate::Limit::rate);
         let count = rate.map_or(0, |rate| rate.count);
         let window = rate.and_then(|rate| rate.window);
-        let unit = unit(decided.rule.period().or(window));
+        let own = decided.rule.period();
+        let window = match (decided.source(), rate) {
+            // The unit of the rule is not that of an override.
+            (GrantSource::Temporary, Some(_)) => window.map(|window| match units {
+                Some(units) => units.unit(window),
+                None => window,
+            }),
+            _ => own.or(window),
+        };
+        let unit = unit(window);
         (u32::try_from(count).unwrap_or(u32::MAX), unit.into())
     };
     StatusLimit {

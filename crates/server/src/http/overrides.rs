@@ -188,9 +188,6 @@ pub(super) async fn put(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let new: NewOverride<'_> = body::parse(&body)?;
     super::need_rules(&admin.decider)?;
     let rules = admin.gate.rules();
-    if rules.is_by_descriptors() {
-        return Err(by_descriptors());
-    }
     let rule = rules.get(id).ok_or_else(|| no_such_rule(id))?;
     let now = SystemClock.now();
     let one = KeptOverride {
@@ -222,22 +219,15 @@ async fn granted(
     new: &NewOverride<'_>,
     now: Timestamp,
 ) -> Result<TemporaryOverride, HttpProblem> {
-    let in_field = |field: &str, message: String| unusable(format!("`{field}`: {message}"));
-    let key = match meant::override_digest(admin, rule, &new.key).await? {
-        Some(key) => key,
-        None => rule
-            .override_key(&new.key, admin.book.settings(), &admin.digest)
-            .map_err(|message| in_field("key", message))?,
-    };
+    let key = meant::override_key(admin, rule, &new.key).await?;
     let limit = new.limit.trim();
+    let in_limit = |message: String| unusable(format!("`limit`: {message}"));
     if limit.len() > LONGEST_LIMIT {
-        return Err(in_field(
-            "limit",
-            format!("it may have at most {LONGEST_LIMIT} bytes"),
-        ));
+        return Err(in_limit(format!(
+            "it may have at most {LONGEST_LIMIT} bytes"
+        )));
     }
-    rule.override_grant(limit)
-        .map_err(|message| in_field("limit", message))?;
+    rule.override_grant(limit).map_err(in_limit)?;
     Ok(TemporaryOverride {
         key,
         limit: limit.to_owned(),
@@ -256,9 +246,6 @@ pub(super) async fn delete(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let rule = rules.get(id);
     let now = SystemClock.now();
     if admin.overrides.list(Some(id), now).is_empty() {
-        if rules.is_by_descriptors() {
-            return Err(by_descriptors());
-        }
         rule.ok_or_else(|| no_such_rule(id))?;
     }
     let read = |rule: &Rule| {
@@ -275,13 +262,6 @@ pub(super) async fn delete(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     };
     change(admin, &caller.name, now, removal).await?;
     Ok(super::no_content())
-}
-
-fn by_descriptors() -> HttpProblem {
-    HttpProblem::new(
-        StatusCode::CONFLICT,
-        "the rules have the form of envoyproxy/ratelimit, which has no overrides; change the limit in its file",
-    )
 }
 
 /// Makes the change, and finishes it even if the caller disconnects.

@@ -58,28 +58,40 @@ pub(super) async fn is_in_clear(
 /// The values of an attribute that have an override, temporary or in a rule.
 pub(super) fn overridden(admin: &Admin, attribute: &str) -> impl Iterator<Item = String> {
     let rules = admin.gate.rules();
-    let is_first = |rule: &Rule| rule.per().first().is_some_and(|name| name == attribute);
+    let is_named = |rule: &Rule| rule.overridden_by().iter().any(|name| name == attribute);
     let mut values: Vec<String> = Vec::new();
-    for rule in rules.iter().filter(|rule| is_first(rule)) {
+    for rule in rules.iter().filter(|rule| is_named(rule)) {
         let overrides = rule.overrides().map(|(value, _)| value);
         values.extend(overrides.filter(|value| !value.starts_with("sha256:")));
         for one in admin.overrides.list(Some(rule.id()), SystemClock.now()) {
-            if let OverrideKey::Value(_) = &one.grant.key {
-                values.push(one.grant.key.text());
-            }
+            let keys = keys_of(&rule, &one.grant.key, attribute);
+            let in_clear = keys.filter(|key| matches!(key, OverrideKey::Value(_)));
+            values.extend(in_clear.map(OverrideKey::text));
         }
     }
     values.into_iter()
 }
 
+/// What the key of an override has of an attribute.
+fn keys_of<'k>(
+    rule: &'k Rule,
+    key: &'k OverrideKey,
+    attribute: &'k str,
+) -> impl Iterator<Item = &'k OverrideKey> {
+    let named = rule.overridden_by().iter().zip(key.values());
+    let of_attribute = named.filter(move |(name, _)| *name == attribute);
+    of_attribute.map(|(_, key)| key)
+}
+
 /// Whether a temporary override is for a digest.
 pub(super) fn is_overridden(admin: &Admin, attribute: &str, digits: &str) -> bool {
     let rules = admin.gate.rules();
-    let is_first = |rule: &Rule| rule.per().first().is_some_and(|name| name == attribute);
     let overrides = admin.overrides.list(None, SystemClock.now());
     overrides.iter().any(|one| {
-        let rule = rules.get(&one.rule);
-        one.grant.key.digest() == Some(digits) && rule.is_some_and(|rule| is_first(&rule))
+        rules.get(&one.rule).is_some_and(|rule| {
+            let mut keys = keys_of(&rule, &one.grant.key, attribute);
+            keys.any(|key| key.digest() == Some(digits))
+        })
     })
 }
 

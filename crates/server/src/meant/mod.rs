@@ -111,23 +111,44 @@ pub(crate) async fn resolve<'a>(
     }
 }
 
-/// Whether an override for a digest is for a client that is known. A value in clear that only looks like a digest is
-/// returned as its own.
-pub(crate) async fn override_digest(
+/// The key of an override as a caller writes it. Digests in it are those of clients that are known.
+pub(crate) async fn override_key(
     admin: &Arc<Admin>,
     rule: &Rule,
     written: &str,
+) -> Result<OverrideKey, HttpProblem> {
+    let in_key = |message| unusable(format!("`key`: {message}"));
+    let values = rule.override_values(written).map_err(in_key)?;
+    let named = rule.attributes_of_override(&values).unwrap_or_default();
+    let mut keys = Vec::with_capacity(values.len());
+    for (index, value) in values.iter().enumerate() {
+        let by_digest = override_digest(admin, rule, (index, value), &named).await?;
+        keys.push(match by_digest {
+            Some(key) => key,
+            None => rule
+                .override_value(index, value, admin.book.settings(), &admin.digest)
+                .map_err(in_key)?,
+        });
+    }
+    Ok(rule.override_of_values(keys))
+}
+
+/// The key of a value that is given as its digest, if the client is known. A value in clear that only looks like a
+/// digest is returned as its own. `named` is what the whole key names.
+async fn override_digest(
+    admin: &Arc<Admin>,
+    rule: &Rule,
+    (index, written): (usize, &str),
+    named: &Attributes<'_>,
 ) -> Result<Option<OverrideKey>, HttpProblem> {
-    let Some(name) = rule.per().first() else {
+    let Some(name) = rule.overridden_by().get(index) else {
         return Ok(None);
     };
     let Some(digits) = ValueDigest::read(written) else {
         return Ok(None);
     };
     let is_hidden = admin.shows_digests(name);
-    let mut attributes = Attributes::new();
-    let is_usable = attributes.insert(name.clone(), written.to_owned()).is_ok();
-    if is_usable && is_in_clear(admin, &attributes, (name, written), None).await {
+    if is_in_clear(admin, named, (name, written), None).await {
         return Ok(is_hidden.then(|| OverrideKey::Digest(admin.digest.of(written))));
     }
     match find_digest(admin, name, digits).await? {
@@ -135,7 +156,7 @@ pub(crate) async fn override_digest(
         // Only the log shows digests of it, and it may well be a value.
         KnownDigest::Unknown => Ok(None),
         KnownDigest::Value(value) if !is_hidden => {
-            let key = rule.override_key(&value, admin.book.settings(), &admin.digest);
+            let key = rule.override_value(index, &value, admin.book.settings(), &admin.digest);
             Ok(key.ok())
         }
         _ => Ok(Some(OverrideKey::Digest(digits.to_owned()))),

@@ -76,7 +76,15 @@ enum KeyRecord {
     Value(String),
     Hash(#[serde(with = "HashRecord")] String),
     Digest(String),
+    Entries(#[serde(with = "EntriesRecord")] Vec<OverrideKey>),
 }
+
+/// The keys of several entries.
+#[derive(Serialize, Deserialize)]
+struct EntriesRecord(Vec<EntryRecord>);
+
+#[derive(Serialize, Deserialize)]
+struct EntryRecord(#[serde(with = "KeyRecord")] OverrideKey);
 
 #[derive(Serialize, Deserialize)]
 struct HashRecord {
@@ -140,6 +148,23 @@ impl HashRecord {
     }
 }
 
+impl EntriesRecord {
+    fn serialize<S: serde::Serializer>(
+        keys: &[OverrideKey],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let keys = keys.iter().cloned().map(EntryRecord);
+        Serialize::serialize(&Self(keys.collect()), serializer)
+    }
+
+    fn deserialize<'de, D: serde::Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<OverrideKey>, D::Error> {
+        let record: Self = Deserialize::deserialize(deserializer)?;
+        Ok(record.0.into_iter().map(|entry| entry.0).collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,6 +175,10 @@ mod tests {
             OverrideKey::Value("u1".to_owned()),
             OverrideKey::Hash("sha256:00".to_owned()),
             OverrideKey::Digest("0123456789ab".to_owned()),
+            OverrideKey::Entries(vec![
+                OverrideKey::Value("u1".to_owned()),
+                OverrideKey::Digest("0123456789ab".to_owned()),
+            ]),
         ];
         let at = Timestamp::from_micros(1_794_770_000_250_001);
         let kept = KeptOverrides {

@@ -12,7 +12,7 @@ use super::in_force::InForce;
 use super::observed_candidate::count_candidates;
 use super::rule_decision::{ChargeStage, Lacking, RuleDecision, RuleDecisions};
 use crate::reason::Reason;
-use crate::rules::{FrontEnd, MissingNames, OnStoreFailure, Rule};
+use crate::rules::{FrontEnd, GrantSource, MissingNames, OnStoreFailure, Rule};
 
 /// Whether a request is allowed, with the details for its caller.
 #[derive(Debug, Clone)]
@@ -367,6 +367,12 @@ impl<'d> LimitOutcome<'d> {
             Some(limit) => limit_name(self.rule.id(), self.index, limit),
             None => Cow::Borrowed(self.rule.id()),
         }
+    }
+
+    /// Where the limit came from.
+    #[doc(hidden)]
+    pub fn source(&self) -> GrantSource {
+        self.decided.source
     }
 
     /// What the request was charged, or asked for, in the unit of the rule.

@@ -37,6 +37,16 @@ impl RulesInForce {
         self.0.rules.index_of(id).map(|index| self.0.get(index))
     }
 
+    /// Whether a descriptor that met no limit is unlimited, by its rule or by a temporary override. One that had ended
+    /// would have met the limit of its rule.
+    #[doc(hidden)]
+    pub fn is_unlimited(&self, attributes: &Attributes<'_>) -> bool {
+        self.0.descriptor_index(attributes).is_some_and(|index| {
+            let (grant, _) = self.0.grant_for(index, attributes, Timestamp::EPOCH);
+            *self.0.grant(index, grant) == Grant::Unlimited
+        })
+    }
+
     /// All rules with their states, in their order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = RuleInForce<'_>> {
         (0..self.0.rules.len()).map(|index| self.0.get(index))

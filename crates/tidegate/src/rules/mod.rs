@@ -26,6 +26,7 @@ mod keys;
 mod matching;
 mod named_values;
 mod networks;
+mod override_key;
 mod pattern;
 mod pointless;
 mod promise;
@@ -67,13 +68,14 @@ pub use grant::{Grant, GrantSource};
 pub use key_share::KeyShare;
 pub use keys::DENIED;
 pub use matching::Match;
+pub use override_key::OverrideKey;
 pub use pattern::{HostPattern, PathPattern};
 pub use read_time::read_time;
 pub use rule::{Consistency, Cost, Missing, Mode, OnStoreFailure, Rule, Unsettled};
 pub use schema::{api_schemas, keys, schema};
 pub(crate) use shares::{Share, Shares};
 pub(crate) use temporary::TemporaryGrants;
-pub use temporary::{OverrideKey, TemporaryOverride, TemporaryOverrides};
+pub use temporary::{TemporaryOverride, TemporaryOverrides};
 pub use tidegate_core::store::ALWAYS_SECRET;
 pub use write::write_time;
 
@@ -371,15 +373,14 @@ impl RuleSet {
 
     /// The rule for a descriptor, if rules are written as descriptors.
     pub(crate) fn descriptor_rule(&self, attributes: &Attributes<'_>) -> Option<&Rule> {
-        let index = self.descriptors.as_ref()?.find(attributes)?;
-        self.rules.get(index as usize).map(Arc::as_ref)
+        let index = self.descriptor_index(attributes)?;
+        self.rules.get(index).map(Arc::as_ref)
     }
 
-    /// Whether a descriptor is unlimited.
-    #[doc(hidden)]
-    pub fn is_unlimited(&self, attributes: &Attributes<'_>) -> bool {
-        let rule = self.descriptor_rule(attributes);
-        rule.is_some_and(|rule| matches!(rule.grants(), [Grant::Unlimited]))
+    /// The index of the rule for a descriptor.
+    pub(crate) fn descriptor_index(&self, attributes: &Attributes<'_>) -> Option<usize> {
+        let index = self.descriptors.as_ref()?.find(attributes)?;
+        Some(index as usize)
     }
 
     /// All of them, in their order.

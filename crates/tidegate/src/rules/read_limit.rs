@@ -5,6 +5,7 @@ use std::cell::Cell;
 use tidegate_core::limit::{MAX_COUNT, MAX_WINDOW, MIN_WINDOW};
 use tidegate_core::{Algorithm, Anchor, Limit, LimitError, Micros, Rate, Window};
 
+use super::descriptors::Units;
 use super::grant::Grant;
 use super::keys::{RATE, RULE};
 use super::read_adaptive::{self, Bounds};
@@ -31,6 +32,8 @@ pub(super) struct Counting {
     default_anchor: Option<(Anchor, Spot, Place)>,
     /// Whether a limit is counted with `fixed_window` by default, or may be because it cannot be read.
     may_be_fixed: Cell<bool>,
+    /// How units of time are meant, if the rule is written as a descriptor.
+    units: Option<Units>,
 }
 
 pub(super) const ALGORITHMS: [(&str, Algorithm); 7] = [
@@ -63,6 +66,7 @@ impl Counting {
             max_delay_at: None,
             default_anchor: None,
             may_be_fixed: Cell::new(false),
+            units: None,
         };
         // `adaptive` is the last: the others say how the limit is counted that moves.
         for row in RULE.iter().filter(|row| !row.needs.is_empty()) {
@@ -96,6 +100,23 @@ impl Counting {
             }
         }
         counting
+    }
+
+    /// The limits of a descriptor, which are counted in windows of the clock unless it says otherwise.
+    pub(super) fn of_descriptor(self, units: Units) -> Self {
+        Self {
+            algorithm: self.algorithm.or(Some(Algorithm::FIXED_WINDOW)),
+            units: Some(units),
+            ..self
+        }
+    }
+
+    fn limit(&self, rate: Rate) -> Result<Limit, LimitError> {
+        let algorithm = self.algorithm_for(&rate);
+        match self.units {
+            Some(units) => units.limit(rate, algorithm),
+            None => Limit::new(rate, algorithm),
+        }
     }
 
     /// The name of the algorithm.
@@ -290,7 +311,7 @@ pub(super) fn grant(
     }
     let mut limits: Vec<Limit> = Vec::new();
     for rate in rates {
-        match Limit::new(rate, counting.algorithm_for(&rate)) {
+        match counting.limit(rate) {
             Ok(limit) if limits.iter().any(|other| other.shape() == limit.shape()) => {
                 let error = match rate.window {
                     Some(window) => LimitError::SameWindowTwice { window },

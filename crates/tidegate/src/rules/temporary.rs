@@ -1,6 +1,9 @@
 //! Temporary overrides: grants for single clients until a given time, kept apart from the rules.
 //!
 //! The gate keeps them with the state of their rule. It skips an override that has ended; its owner removes it.
+//! `override_key.rs` says which client one is for.
+
+mod of_entries;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -14,13 +17,14 @@ use super::digest::ValueDigest;
 use super::grant::Grant;
 use super::keys::RULE;
 use super::networks::Networks;
+use super::override_key::OverrideKey;
 use super::read_limit::{self, Counting};
-use super::read_override::{network_of, override_key};
+use super::read_override::network_of;
 use super::rule::{Consistency, Rule};
-use super::{RuleSettings, hashed, read_adaptive};
+use super::{hashed, read_adaptive};
 use crate::attributes::Attributes;
 use crate::internal::document::{Fields, Node, Problems, Spot};
-use crate::value::text_of_form;
+use of_entries::GrantsOfEntries;
 
 /// Temporary overrides, by the id of their rule. Overrides of an unknown rule have no effect.
 pub type TemporaryOverrides = BTreeMap<String, Vec<TemporaryOverride>>;
@@ -36,75 +40,7 @@ pub struct TemporaryOverride {
     pub expires_at: Timestamp,
 }
 
-/// The client of an override, by the first attribute of the rule's `per`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum OverrideKey {
-    /// The client with this value, in the form that makes keys; or the addresses of a network.
-    Value(String),
-    /// The client whose value has this hash: `sha256:` and 64 hexadecimal digits, as the caller gave it.
-    Hash(String),
-    /// The client whose value has this [digest](ValueDigest).
-    Digest(String),
-}
-
-impl OverrideKey {
-    /// How it is written.
-    pub fn text(&self) -> String {
-        match self {
-            Self::Value(value) => text_of_form(value),
-            Self::Hash(text) | Self::Digest(text) => text.clone(),
-        }
-    }
-
-    /// The digest of the client, if it is known.
-    pub fn digest(&self) -> Option<&str> {
-        match self {
-            Self::Value(_) | Self::Hash(_) => None,
-            Self::Digest(digest) => Some(digest),
-        }
-    }
-
-    /// Whether `text` may name this key, for a caller that does not know the rule.
-    pub fn is_written(&self, text: &str) -> bool {
-        match self {
-            Self::Hash(hash) if *hash == hashed::hash_of(text) => true,
-            Self::Digest(digest) => ValueDigest::read(text) == Some(digest.as_str()),
-            _ => self.text() == text,
-        }
-    }
-}
-
 impl Rule {
-    /// The key of an override of this rule, as `written` by a caller. The value of a secret attribute is stored as its
-    /// digest, so that guesses cannot be checked without the secret. It may also be given as tables
-    /// [show](ValueDigest::shown) it, or as its hash, which is stored as given.
-    pub fn override_key(
-        &self,
-        written: &str,
-        settings: &RuleSettings,
-        digest: &ValueDigest,
-    ) -> Result<OverrideKey, String> {
-        let first = self.per.first();
-        let is_secret = first.is_some_and(|name| settings.is_secret(name));
-        if is_secret && let Some(digits) = ValueDigest::read(written) {
-            return Ok(OverrideKey::Digest(digits.to_owned()));
-        }
-        let key = match hashed::read(written).filter(|_| is_secret) {
-            Some(hash) => hash?,
-            None => override_key(Some(&self.per), written, settings)?,
-        };
-        if hashed::is_hash(&key) {
-            return Ok(OverrideKey::Hash(key));
-        }
-        if !is_secret {
-            return Ok(OverrideKey::Value(key));
-        }
-        if first.is_some_and(|name| name == "ip") && network_of(&key, self.ipv6_prefix).is_some() {
-            return Err("`ip` is a secret attribute, so an override can be for one address and not for a network; give an address".to_owned());
-        }
-        Ok(OverrideKey::Digest(digest.of(&key)))
-    }
-
     /// The grant of a temporary override of this rule with this limit.
     pub fn override_grant(&self, limit: &str) -> Result<Grant, String> {
         OverrideReader::for_rule(self)?.read(limit)
@@ -121,6 +57,7 @@ pub(crate) struct TemporaryGrants {
     has_hashes: bool,
     networks: Networks<Option<TemporaryGrant>>,
     by_digest: HashMap<String, TemporaryGrant, RandomState>,
+    by_entries: GrantsOfEntries,
     digest: Option<Arc<ValueDigest>>,
 }
 
@@ -150,6 +87,7 @@ impl TemporaryGrants {
             has_hashes: false,
             networks: Networks::default(),
             by_digest: HashMap::default(),
+            by_entries: GrantsOfEntries::default(),
             digest: digest.cloned(),
         };
         if let Ok(reader) = OverrideReader::for_rule(rule) {
@@ -176,6 +114,13 @@ impl TemporaryGrants {
         attributes: &Attributes<'_>,
         now: Timestamp,
     ) -> Option<usize> {
+        if let Some(descriptor) = &rule.descriptor {
+            return match &descriptor.open_values(attributes)?[..] {
+                [] => self.of_value(&descriptor.fixed_text(), now),
+                [value] => self.of_value(value, now),
+                values => self.by_entries.find(values, self.digest.as_deref(), now),
+            };
+        }
         let value = rule.first_value(attributes);
         self.of_client(value.as_deref(), attributes.ip(), now)
     }
@@ -191,9 +136,10 @@ impl TemporaryGrants {
                 self.has_hashes = true;
                 self.by_key.insert(hash.clone(), grant);
             }
+            OverrideKey::Entries(keys) => self.by_entries.add(keys, grant),
             OverrideKey::Value(value) => {
-                let is_ip = rule.per.first().is_some_and(|name| name == "ip");
-                match network_of(value, rule.ipv6_prefix).filter(|_| is_ip) {
+                let is_address = rule.is_overridden_by_address();
+                match network_of(value, rule.ipv6_prefix).filter(|_| is_address) {
                     Some(network) => *self.networks.value(network) = Some(grant),
                     None => {
                         self.by_key.insert(value.clone(), grant);
@@ -251,10 +197,16 @@ impl OverrideReader {
             .as_ref()
             .and_then(|node| Fields::new(node, spot, &RULE, &mut problems));
         match fields {
-            Some(fields) => Ok(Self {
-                counting: Counting::read(&fields, &mut problems),
-                is_leased: rule.sync == Consistency::Leased,
-            }),
+            Some(fields) => {
+                let counting = Counting::read(&fields, &mut problems);
+                Ok(Self {
+                    counting: match &rule.descriptor {
+                        Some(descriptor) => counting.of_descriptor(descriptor.units),
+                        None => counting,
+                    },
+                    is_leased: rule.sync == Consistency::Leased,
+                })
+            }
             None => Err(format!("rule `{}` cannot have overrides", rule.id())),
         }
     }

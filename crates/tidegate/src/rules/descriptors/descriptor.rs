@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use tidegate_core::Window;
 
 use super::wildcard::Wildcard;
-use super::{DOMAIN, entries};
+use super::{DOMAIN, Units, entries};
 use crate::attributes::Attributes;
 use crate::rules::counter_key::{CounterKey, joined};
 
@@ -26,6 +26,8 @@ pub(in crate::rules) struct Descriptor {
     pub(super) is_counted_by_file: bool,
     /// The unit as written, also where nothing is granted.
     pub(in crate::rules) unit: Option<Window>,
+    /// How units of time are meant.
+    pub(in crate::rules) units: Units,
     /// The metadata to report with a decision; `Null` if there is none.
     pub(in crate::rules) metadata: serde_json::Value,
 }
@@ -84,8 +86,7 @@ impl Descriptor {
         &self,
         attributes: &'a Attributes<'_>,
     ) -> Option<Cow<'a, str>> {
-        let values = self.values(attributes, Wanted::is_counted_by)?;
-        Some(key_of(values))
+        self.open_values(attributes).map(key_of)
     }
 
     /// Whether it is not from a file, but for a limit that a caller brought.
@@ -109,7 +110,7 @@ impl Descriptor {
     }
 
     /// The values of the chosen entries, if the entries match this descriptor.
-    fn values<'a>(
+    pub(super) fn values<'a>(
         &self,
         attributes: &'a Attributes<'_>,
         is_chosen: impl Fn(&Wanted) -> bool,

@@ -3,12 +3,14 @@
 //! Every descriptor with a limit becomes a [`Rule`](super::Rule), so that it is counted, measured and
 //! stored like any other; the tree only says which rule a request's descriptor means. `read.rs` reads
 //! the file, `spelling.rs` its YAML, `read_grant.rs` its limits; `tree.rs` finds the rule, `counter.rs`
-//! names its counters, `stat.rs` its stats; `overlay.rs` changes how limits are counted.
+//! names its counters, `stat.rs` its stats; `overlay.rs` changes how limits are counted, `open_entries.rs` says which
+//! client an override is for.
 
 mod counter;
 mod descriptor;
 mod explain;
 mod identity;
+mod open_entries;
 mod overlay;
 mod places;
 mod read;

@@ -355,6 +355,7 @@ impl<'p> DescriptorReader<'p> {
                 is_quota: modes.is_quota || self.settings.quota,
                 is_counted_by_file,
                 unit: limit.unit,
+                units: self.settings.units,
                 metadata: modes.metadata.clone(),
             })),
             settles: true,

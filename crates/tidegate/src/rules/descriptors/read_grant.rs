@@ -2,7 +2,7 @@
 //! `tidegate`.
 
 use tidegate_core::limit::{MAX_COUNT, MAX_WINDOW_COUNT};
-use tidegate_core::{Algorithm, Limit, LimitError, Micros, Rate, Window};
+use tidegate_core::{Algorithm, LimitError, Micros, Rate, Window};
 
 use super::read::read_flag;
 use super::{Units, places};
@@ -138,18 +138,14 @@ pub(super) fn grant_of(
     own: &Own,
     units: Units,
 ) -> Result<Grant, LimitError> {
-    let (window, anchor) = units.window(unit);
-    if own.counts_excess() {
-        let limit = Limit::fixed_window(count, window, anchor)?;
-        return Ok(Grant::Limits(vec![limit]));
-    }
-    if count == 0 {
+    if count == 0 && !own.counts_excess() {
         return Ok(Grant::Blocked);
     }
     let is_concurrency = matches!(own.algorithm(), Algorithm::Concurrency { .. });
     let mut rate = Rate::concurrent(count.min(own.most()));
-    (rate.window, rate.burst) = ((!is_concurrency).then_some(window), own.burst);
-    Ok(Grant::Limits(vec![Limit::new(rate, own.algorithm())?]))
+    (rate.window, rate.burst) = ((!is_concurrency).then_some(unit), own.burst);
+    let limit = units.limit(rate, own.algorithm())?;
+    Ok(Grant::Limits(vec![limit]))
 }
 
 /// How many requests are granted. More than the algorithm can count is a warning, and is cut.

@@ -1,6 +1,6 @@
 //! The units of time of descriptor limits: where their windows begin and end.
 
-use tidegate_core::{Anchor, Micros, Window};
+use tidegate_core::{Algorithm, Anchor, Limit, LimitError, Micros, Rate, Window};
 
 /// Where the windows of weeks, months and years begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -26,11 +26,36 @@ impl Units {
             (Self::Epoch, Window::Year) => days(365),
         }
     }
+
+    /// The unit that has this window.
+    #[doc(hidden)]
+    pub fn unit(self, window: Window) -> Window {
+        let is_meant = |unit: &Window| self.window(*unit).0 == window;
+        let units = [Window::Month, Window::Year];
+        units.into_iter().find(is_meant).unwrap_or(window)
+    }
+
+    /// A limit of this rate. One that is counted in windows of the clock may be exceeded.
+    pub(in crate::rules) fn limit(
+        self,
+        mut rate: Rate,
+        algorithm: Algorithm,
+    ) -> Result<Limit, LimitError> {
+        let Some(unit) = rate.window else {
+            return Limit::new(rate, algorithm);
+        };
+        let (window, anchor) = self.window(unit);
+        if algorithm == Algorithm::FIXED_WINDOW && rate.burst.is_none() {
+            return Limit::fixed_window(rate.count, window, anchor);
+        }
+        rate.window = Some(window);
+        Limit::new(rate, algorithm)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use tidegate_core::{Charge, Limit, MemoryStore, Request, Scope, Timestamp};
+    use tidegate_core::{Charge, MemoryStore, Request, Scope, Timestamp};
 
     use super::*;
 
@@ -70,6 +95,7 @@ mod tests {
         ];
         for (units, unit, day) in table {
             assert_eq!(end(units, unit, at), day * DAY, "{units:?} {unit}");
+            assert_eq!(units.unit(units.window(unit).0), unit);
         }
     }
 }
