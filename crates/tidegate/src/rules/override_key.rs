@@ -113,6 +113,9 @@ impl Rule {
                 }
                 Ok(Vec::new())
             }
+            [_] if written.is_empty() => Err(
+                "an override needs a value; give that of the entry that is left open".to_owned(),
+            ),
             [_] => Ok(vec![written.to_owned()]),
             names => {
                 let values = values_of(written);

@@ -235,3 +235,6 @@ impl OverrideReader {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod descriptor_tests;

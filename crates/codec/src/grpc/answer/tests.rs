@@ -1,8 +1,10 @@
 //! Answers decoded by prost: what they say, and that prost would have written the same bytes.
 
 use prost::Message as _;
-use tidegate::rules::{FrontEnd, RuleSet};
-use tidegate::{Gate, MemoryStore};
+use tidegate::rules::{
+    FrontEnd, OverrideKey, RuleSet, RuleSettings, Source, TemporaryOverride, TemporaryOverrides,
+};
+use tidegate::{Gate, MemoryStore, Timestamp};
 
 use super::super::proto::rate_limit::{
     DescriptorEntry, HeaderValue, RateLimitDescriptor, RateLimitOverride, RateLimitRequest,
@@ -143,5 +145,49 @@ fn limits_of_a_call_and_quotas_are_those_of_prost() {
     for response in [first, second] {
         let metadata = response.dynamic_metadata.unwrap();
         assert!(metadata.fields.contains_key("quotaModeEnabled"));
+    }
+}
+
+#[test]
+fn an_override_is_reported_with_its_own_limit_and_unit() {
+    for units in [Units::Calendar, Units::Epoch] {
+        let mut settings = RuleSettings::default();
+        settings.units = units;
+        let source = Source::new("rules.yaml", DESCRIPTORS);
+        let rules = RuleSet::read(&source, &settings).unwrap();
+        let gate = Gate::new(MemoryStore::new(), rules);
+        let one = |user: &str, limit: &str| TemporaryOverride {
+            key: OverrideKey::Value(user.to_owned()),
+            limit: limit.to_owned(),
+            expires_at: Timestamp::EPOCH + Micros::MAX,
+        };
+        #[rustfmt::skip]
+        let limits = [
+            // limit                requests, unit, left of them
+            ("9/hour",              Some((9, 3, 8))),
+            ("9/week",              Some((9, 7, 8))),
+            ("9/month",             Some((9, 5, 8))),
+            ("9/10 minutes",        Some((9, 0, 8))),
+            ("9/day; 4/minute",     Some((4, 2, 3))),
+            ("unlimited",           None),
+        ];
+        let overrides = limits.map(|(limit, _)| one(limit, limit));
+        let overrides = [("web.user".to_owned(), overrides.to_vec())];
+        gate.replace_overrides(TemporaryOverrides::from(overrides));
+        for (user, expected) in limits {
+            let status = &answered(&gate, &call("web", &[("user", user)])).statuses[0];
+            let limit = status.current_limit.as_ref();
+            let found = limit.map(|limit| {
+                let count = limit.requests_per_unit;
+                (count, limit.unit, status.limit_remaining)
+            });
+            assert_eq!(found, expected, "{units:?} {user}");
+            if expected.is_none() {
+                assert_eq!((status.code, status.limit_remaining), (1, u32::MAX));
+            }
+        }
+        let other = answered(&gate, &call("web", &[("user", "other")]));
+        let limit = other.statuses[0].current_limit.as_ref().unwrap();
+        assert_eq!((limit.requests_per_unit, limit.unit), (1, 2));
     }
 }

@@ -1,6 +1,6 @@
 //! What is open: without a token only the endpoints of envoyproxy/ratelimit, with one the API in addition.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tidegate_testkit_server::{HttpClient, TestFolder};
 
 use super::{RULES, get, serve};
@@ -95,4 +95,31 @@ async fn envoy_needs_no_token_over_grpc() {
     let refused = grpc.unary(call, path.parse().unwrap(), codec).await;
     // Not unauthenticated: the call itself is wrong.
     assert_eq!(refused.unwrap_err().code(), tonic::Code::InvalidArgument);
+}
+
+#[test]
+fn a_client_gets_another_limit_for_a_while() {
+    let folder = TestFolder::new();
+    let server = serve(&folder, RULES, &TOKEN);
+    let mut client = HttpClient::to(server.address);
+    let authorization = [("authorization", "Bearer sixteen-letters.")];
+    let body = r#"{"key": "u1", "limit": "5/minute", "for": "1h"}"#;
+    let rules = server.ask_with("GET /v1/rules", &authorization, "").json();
+    let mut rules = rules["rules"].as_array().unwrap().iter();
+    let user = rules
+        .find(|rule| rule["stat"] == "infra/gw/http.user")
+        .unwrap();
+    let overrides = format!("/v1/rules/{}/overrides", user["id"].as_str().unwrap());
+    let made = server.ask_with(&format!("POST {overrides}"), &authorization, body);
+    assert_eq!(made.status, 201, "{made:?}");
+    let mut limit = |user: &str| {
+        let call = json!({"domain": "infra/gw/http", "descriptors": [{"entries": [{"key": "user", "value": user}]}]});
+        let reply = client.ask("POST /json", &call.to_string()).with_status(200);
+        reply.json()["statuses"][0]["currentLimit"].clone()
+    };
+    assert_eq!(limit("u1"), json!({"requestsPerUnit": 5, "unit": "MINUTE"}));
+    assert_eq!(limit("u2"), json!({"requestsPerUnit": 3, "unit": "HOUR"}));
+    let gone = format!("DELETE {overrides}/u1");
+    assert_eq!(server.ask_with(&gone, &authorization, "").status, 204);
+    assert_eq!(limit("u1"), json!({"requestsPerUnit": 3, "unit": "HOUR"}));
 }

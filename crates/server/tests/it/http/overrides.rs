@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tidegate_testkit_server::{ClientReply, TestFolder};
+use tidegate_testkit::wait_until;
+use tidegate_testkit_server::{ClientReply, PATIENCE, TestFolder};
 
 use crate::Server;
 
@@ -398,23 +399,146 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     }
 }
 
+const DESCRIPTORS: &str = "
+domain: d
+descriptors:
+  - {key: user, rate_limit: {unit: day, requests_per_unit: 1}}
+  - key: path
+    descriptors:
+      - {key: api_key, rate_limit: {unit: day, requests_per_unit: 1}}
+  - {key: plan, value: free, rate_limit: {unit: day, requests_per_unit: 1}}
+";
+
 #[test]
-fn rules_of_envoyproxy_ratelimit_have_none() {
+fn descriptor_limits_are_overridden_by_what_they_leave_open() {
     let folder = TestFolder::new();
-    folder.write(
-        "rules.yaml",
-        "domain: d\ndescriptors: [{key: user, rate_limit: {unit: minute, requests_per_unit: 5}}]\n",
-    );
+    folder.write("rules.yaml", DESCRIPTORS);
     let server = folder.serve(&["--rules", "rules.yaml"]);
-    let body = json!({"key": "u1", "limit": "5/day", "for": "2h"});
-    let refused = put(&server, "d", &body).with_status(409);
-    assert!(
-        refused.detail().contains("envoyproxy/ratelimit"),
-        "{refused:?}"
+    let key = "sk_clear_0123456789abcdef";
+    let by_key = |path: &str, key: &str| json!({"domain": "d", "path": path, "api_key": key});
+    let deny = |attributes: &Value| {
+        check(&server, attributes, None).with_status(200);
+        check(&server, attributes, None).with_status(429);
+    };
+    let explained = |attributes: &Value, rule: &str| {
+        let body = json!({ "attributes": attributes }).to_string();
+        let explained = server.ask("POST /v1/explain", &body).with_status(200);
+        let rules = explained.json()["rules"].as_array().unwrap().clone();
+        let mut rules = rules.into_iter().filter(|one| one["rule"] == rule);
+        rules.next().unwrap()
+    };
+
+    let (u1, partner, free) = (
+        json!({"domain": "d", "user": "u/1"}),
+        by_key("/v1", key),
+        json!({"domain": "d", "plan": "free"}),
     );
-    server
-        .ask("DELETE /v1/rules/d/overrides/u1", "")
-        .with_status(409);
+    let digest = explained(&partner, "d.path.api_key")["key"]["api_key"].clone();
+    let digest = digest.as_str().unwrap();
+    assert!(digest.starts_with("sk_c…"), "{digest}");
+    #[rustfmt::skip]
+    let table = [
+        // attributes   rule               key                                     as it is kept
+        (&u1,           "d.user",          "u/1".to_owned(),                       "u/1".to_owned()),
+        (&partner,      "d.path.api_key",  format!("%2Fv1/{key}"),                 format!("%2Fv1/{}", &digest["sk_c…".len()..])),
+        (&partner,      "d.path.api_key",  format!("%2Fv1/{digest}"),              format!("%2Fv1/{}", &digest["sk_c…".len()..])),
+        (&free,         "d.plan_free",     "free".to_owned(),                      "free".to_owned()),
+    ];
+    for attributes in [&u1, &partner, &free] {
+        deny(attributes);
+    }
+    for (attributes, rule, key, kept) in table {
+        let body = json!({"key": key, "limit": "3/day", "for": "1h"});
+        let made = put(&server, rule, &body).with_status(201);
+        let location = made.header("location").unwrap().to_owned();
+        assert_eq!(made.json()["key"], kept);
+        let explained = explained(attributes, rule);
+        assert_eq!(
+            explained["grant"],
+            json!({"from": "temporary", "value": "3/day"})
+        );
+        // What was used stays used: of the file's limit, one.
+        let reply = check(&server, attributes, None).with_status(200);
+        assert_eq!(
+            (&reply.json()["limit"], &reply.json()["remaining"]),
+            (&json!(3), &json!(1))
+        );
+        let reset = json!({"attributes": attributes, "rule": rule}).to_string();
+        let reset = server.ask("POST /v1/reset", &reset).with_status(200);
+        assert_eq!(reset.json()["reset"][0]["limit"], 3, "{reset:?}");
+        assert_eq!(listed(&server, "/v1/overrides"), [made.json()]);
+        server
+            .ask(&format!("DELETE {location}"), "")
+            .with_status(204);
+        assert!(listed(&server, "/v1/overrides").is_empty());
+        deny(attributes);
+    }
+
+    // Other clients keep the limit of the file, and a blocked one has nothing.
+    let body = |key: &str, limit: &str| json!({"key": key, "limit": limit, "for": "1h"});
+    put(
+        &server,
+        "d.path.api_key",
+        &body(&format!("%2Fv1/{key}"), "unlimited"),
+    )
+    .with_status(201);
+    check(&server, &partner, None).with_status(200);
+    deny(&by_key("/v2", key));
+    deny(&by_key("/v1", "another"));
+    put(&server, "d.user", &body("u2", "blocked")).with_status(201);
+    let denied = check(&server, &json!({"domain": "d", "user": "u2"}), None).with_status(429);
+    assert_eq!(denied.json()["reason"], "blocked");
+    let page = server.ask("GET /metrics", "").body;
+    assert!(
+        page.contains("\ntidegate_temporary_overrides 2\n"),
+        "{page}"
+    );
+    let log = server.stop();
+    for text in [log, contents(&folder.path("."))] {
+        assert!(!text.contains(key), "{text}");
+    }
+
+    // They are there after a restart, and when rules change.
+    let server = folder.serve(&["--rules", "rules.yaml"]);
+    check(&server, &partner, None).with_status(200);
+    folder.write("rules.yaml", &DESCRIPTORS.replace("path", "method"));
+    server.log.wait_for("the rules were reloaded");
+    assert_eq!(
+        listed(&server, "/v1/rules/d.path.api_key/overrides").len(),
+        1
+    );
+    folder.write("rules.yaml", DESCRIPTORS);
+    wait_until("the rules are back", PATIENCE, || {
+        let reply = server.ask("GET /v1/rules/d.path.api_key", "");
+        (reply.status == 200).then_some(())
+    });
+    for _ in 0..3 {
+        check(&server, &partner, None).with_status(200);
+    }
+}
+
+#[test]
+fn an_override_that_a_descriptor_limit_cannot_have_is_refused() {
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", DESCRIPTORS);
+    let server = folder.serve(&["--rules", "rules.yaml"]);
+    #[rustfmt::skip]
+    let table = [
+        ("d.user",          "",                     "5/day",            422, "`key`"),
+        ("d.user",          "u1",                   "5/day burst 2",    422, "`limit`"),
+        ("d.path.api_key",  "k1",                   "5/day",            422, "leaves 2 entries open"),
+        ("d.path.api_key",  "/v1/k1",               "5/day",            422, "`PATH/API_KEY`"),
+        ("d.path.api_key",  "a/0123456789ab",       "5/day",            422, "give the key itself"),
+        ("d.plan_free",     "u1",                   "5/day",            422, "write `free`"),
+        ("d",               "u1",                   "5/day",            404, "no rule `d`"),
+    ];
+    for (rule, key, limit, status, detail) in table {
+        let body = json!({"key": key, "limit": limit, "for": "2h"});
+        let reply = put(&server, rule, &body).with_status(status);
+        assert!(reply.detail().contains(detail), "{key}: {reply:?}");
+    }
+    let gone = "DELETE /v1/rules/d.user/overrides/u1";
+    server.ask(gone, "").with_status(404);
 }
 
 #[test]

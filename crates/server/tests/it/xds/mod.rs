@@ -1,6 +1,7 @@
 //! Rules of a management server that is scripted: what it sends, how it fails, and what decisions go by meanwhile.
 
 mod away;
+mod overridden;
 mod refused;
 mod reported;
 mod responses;

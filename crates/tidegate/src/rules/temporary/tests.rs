@@ -4,7 +4,7 @@ use tidegate_core::Micros;
 
 use super::*;
 use crate::attributes::Attributes;
-use crate::rules::{GrantSource, RuleSet};
+use crate::rules::{GrantSource, RuleSet, RuleSettings};
 
 const START: Timestamp = Timestamp::from_seconds(1_794_770_000);
 

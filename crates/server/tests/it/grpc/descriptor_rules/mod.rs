@@ -5,6 +5,7 @@ mod decisions;
 mod failing;
 mod gateways;
 mod overlay;
+mod overrides;
 
 use tidegate_server::grpc_messages::rate_limit::{RateLimitRequest, RateLimitResponse};
 use tidegate_testkit::redis::RedisServer;
