@@ -58,6 +58,12 @@ export function keyOfOverride(rule, override) {
   return Object.fromEntries(by.map((name, index) => [name, values[index]]));
 }
 
+/** Whether an override is for this key. Tables show a digest with the first characters of the value in front of it. */
+export function isForKey(override, key) {
+  const [own, asked] = [override.key, key].map((text) => String(text).split('/'));
+  return own.length === asked.length && own.every((value, index) => value === asked[index] || asked[index].endsWith(`…${value}`));
+}
+
 /** The value that says most about a client: the last that is not only the name of a route. */
 export function tellingValue(key) {
   const values = Object.entries(key);

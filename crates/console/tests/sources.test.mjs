@@ -139,6 +139,43 @@ const failures = await runTests('sources', {
     await server.stop();
   },
 
+  async 'a denied client of a descriptor gets another limit, by the values that the descriptor leaves open'() {
+    const perHour = { unit: 'hour', requests_per_unit: 1 };
+    const shop = { domain: 'shop', descriptors: [{ key: 'path', descriptors: [{ key: 'user', rate_limit: perHour }, { key: 'api_key', rate_limit: perHour }] }, { key: 'plan', value: 'free', rate_limit: perHour }] };
+    const { management, server } = await followed([shop]);
+    const { page, signIn, show, finish } = await openPage(browser, server);
+    await signIn(server.token);
+    for (const [stat, attributes, shown, expected] of [
+      ['shop.path.user', { path: '/v1/a%b', user: 'alice' }, 'alice', /^%2Fv1%2Fa%25b\/alice$/],
+      ['shop.path.api_key', { path: '/v1', api_key: 'sk_live_51Hc8T9uWxYzAbCdEfGh' }, 'sk_l…', /^%2Fv1\/sk_l…[0-9a-f]{12}$/],
+      ['shop.plan_free', { plan: 'free' }, 'free', /^free$/],
+    ]) {
+      const allowed = async () => (await server.call('POST', '/v1/check', { attributes: { domain: 'shop', ...attributes } })).status === 200;
+      for (let time = 0; time < 3; time += 1) await allowed();
+      await show(`#/rules/${await idOf(server, stat)}`);
+      await page.locator(`section[aria-label="Top clients"] a:has-text("${shown}")`).first().click();
+      await page.waitForSelector('.verdict.bad');
+      await page.locator('.verdict button:text-is("Override…")').click();
+      assert.match(await page.inputValue('#o-key'), expected);
+      await page.fill('#o-limit', '60000/hour');
+      await page.locator('dialog button[type=submit]').click();
+      await page.waitForSelector('.explained:has-text("from a temporary override")');
+      await page.waitForSelector('.verdict.good');
+      assert.ok(await allowed(), stat);
+      await page.locator('.explained button:has-text("Remove")').waitFor();
+      await show('#/overrides');
+      await page.locator('main tbody th a').click();
+      await page.waitForSelector('.explained:has-text("from a temporary override")');
+      await page.locator('.explained button:has-text("Remove")').click();
+      await page.locator('dialog button:text-is("Remove")').click();
+      await page.waitForSelector('.verdict.bad');
+      assert.ok(!await allowed(), stat);
+    }
+    await finish();
+    await management.stop();
+    await server.stop();
+  },
+
   async 'a client that was not seen is explained by an example, with the entries in their order'() {
     const { management, server } = await followed();
     const query = new URLSearchParams({ rule: await idOf(server, PATH), 'a.rule-0-match-0': 'carol' });

@@ -18,8 +18,8 @@ pub(crate) struct OverrideArgs {
     /// The rule's id
     rule: Option<String>,
 
-    /// The value of the first attribute of the rule's `per`; of a secret one its hash `sha256:...`, or what tables
-    /// show
+    /// The value of the first attribute of the rule's `per`, or of the entries that a descriptor leaves open, as in
+    /// `u1/v2`; of a secret one its hash `sha256:...`, or what tables show
     key: Option<String>,
 
     /// What the client gets: a limit such as `100/minute`, `unlimited` or `blocked`

@@ -10,7 +10,7 @@ import { badge, el, notice, panel, put, visible } from '../dom.js';
 import { count } from '../format.js';
 import { clientEvidence } from '../evidence.js';
 import { appliedRule, headerList, otherRule, verdict } from '../explained.js';
-import { hasFormOfDigest, isDigest, keyText, namesOfKey, overrideKey, sample, takesOverrides, tellingValue } from '../keys.js';
+import { hasFormOfDigest, isDigest, isForKey, keyText, namesOfKey, overrideKey, sample, takesOverrides, tellingValue } from '../keys.js';
 import { lastDecision } from '../last-decision.js';
 import { withUnit } from '../limit-text.js';
 import { attempt, say } from '../messages.js';
@@ -169,7 +169,7 @@ export async function showClient(main, parameters) {
     const shown = appliedRule(rule, more, withTier);
     if (isTemporary) {
       const all = await readOverrides(rule.rule).catch(() => []);
-      const mine = all.filter((override) => override.key === own || (override.digest && own?.endsWith(override.digest)));
+      const mine = all.filter((override) => isForKey(override, own));
       shown.append(el('ul', { class: 'timeline' }, mine.map((override) => overrideRow(override, byId.get(rule.rule), explain))));
     }
     return shown;

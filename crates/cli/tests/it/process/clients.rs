@@ -187,3 +187,57 @@ fn denied_requests_are_followed_each_once_and_the_newest_last() {
     assert!(!ended.success());
     assert!(lines.next().is_none(), "nothing was printed twice");
 }
+
+#[test]
+fn a_client_of_a_descriptor_limit_gets_another_limit_for_a_while() {
+    let folder = ProgramFolder::new();
+    folder.write(
+        "rules.yaml",
+        "domain: web\ndescriptors:\n- key: path\n  descriptors: [{key: api_key, rate_limit: {unit: day, requests_per_unit: 1}}]\n",
+    );
+    let server = folder.serve(&["--rules", "rules.yaml"]);
+    let body = json!({"attributes": {"domain": "web", "path": "/v1", "api_key": KEY}}).to_string();
+    let check = || server.ask("POST /v1/check", &body).status;
+    assert_eq!((check(), check()), (200, 429));
+    let denied = run(&folder, &server, &["denied"]);
+    let digest = denied.stdout.split("api_key=").nth(1).unwrap();
+    let digest = digest.split_whitespace().next().unwrap();
+    let key = format!("%2Fv1/{digest}");
+    let (rule, kept) = (
+        "web.path.api_key",
+        format!("%2Fv1/{}", &digest["sk_l…".len()..]),
+    );
+    let given = run(
+        &folder,
+        &server,
+        &["override", rule, &key, "3/day", "--for", "1h"],
+    );
+    assert_eq!(given.code, Some(0), "{}", given.whole());
+    let said = format!("{kept} gets 3/day under {rule} until ");
+    assert!(given.stdout.starts_with(&said), "{}", given.stdout);
+    assert_eq!((check(), check(), check()), (200, 200, 429));
+    let listed = run(&folder, &server, &["override", rule]);
+    assert!(listed.stdout.contains(&kept), "{}", listed.stdout);
+    let explained = run(&folder, &server, &["explain", digest, "--rule", rule]);
+    assert!(
+        explained
+            .stdout
+            .contains("3/day, from a temporary override"),
+        "{}",
+        explained.whole()
+    );
+    let removed = run(&folder, &server, &["override", rule, &key, "--remove"]);
+    assert_eq!(removed.code, Some(0), "{}", removed.whole());
+    assert_eq!(check(), 429);
+    let refused = run(
+        &folder,
+        &server,
+        &["override", rule, digest, "3/day", "--for", "1h"],
+    );
+    assert_eq!(refused.code, Some(2), "{}", refused.whole());
+    assert!(
+        refused.stderr.contains("`PATH/API_KEY`"),
+        "{}",
+        refused.stderr
+    );
+}
