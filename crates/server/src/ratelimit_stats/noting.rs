@@ -50,7 +50,7 @@ impl ServerStats {
         let mut is_degraded = false;
         for (part, decision) in parts.iter().zip(decisions.iter()) {
             is_degraded |= decision.is_degraded();
-            match decision.limits().next() {
+            match decision.headline().or_else(|| decision.limits().next()) {
                 Some(limit) => self.limit(rules, part, &limit),
                 None => self.unlimited(rules, part),
             }
@@ -63,7 +63,7 @@ impl ServerStats {
         }
     }
 
-    /// A limit of descriptors: there is one for each part at most.
+    /// The limit of a part: of several, which an override may have, the one that decided.
     #[inline]
     fn limit(&self, rules: &RuleSet, part: &Part<'_>, limit: &LimitOutcome<'_>) {
         let Some(path) = rules.stat_path(limit.rule, &part.attributes) else {

@@ -3,8 +3,10 @@
 use serde_json::json;
 use tidegate_server::grpc_messages::rate_limit::{RateLimitResponse, Unit};
 
+use tidegate_testkit_server::{HttpClient, TestFolder};
+
 use super::{Call, calling, play, servers};
-use crate::grpc::Running;
+use crate::grpc::{Running, start_in};
 
 const RULES: &str = "
 domain: web
@@ -123,5 +125,24 @@ async fn an_answer_has_the_limit_in_force() {
         server.server.ask(gone, "").with_status(204);
         let answer = client.ask(calling("web", &["user=hour"])).await.unwrap();
         assert_eq!(limit_of(&answer), Some((2, day)), "{store}");
+    }
+}
+
+#[tokio::test]
+async fn stats_are_of_the_limit_that_decided() {
+    let server = start_in(TestFolder::new(), Some(RULES), "debug: 127.0.0.1:0\n");
+    put(&server, "web.user", "a", "1000/day; 1/year");
+    put(&server, "web.user", "free", "unlimited");
+    let mut client = server.client().await;
+    let calls: [Call<'_>; 3] = [
+        (&["user=a"], 1, "O O"),
+        (&["user=a"], 2, "X X"),
+        (&["user=free"], 3, "O O"),
+    ];
+    play("memory", &mut client, "web", &calls).await;
+    let stats = HttpClient::to(server.server.debug.unwrap()).ask("GET /stats", "");
+    for (name, count) in [("total_hits", 3), ("within_limit", 1), ("over_limit", 2)] {
+        let line = format!("ratelimit.service.rate_limit.web.user.{name}: {count}\n");
+        assert!(stats.body.contains(&line), "{line}{}", stats.body);
     }
 }
