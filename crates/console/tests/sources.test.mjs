@@ -141,13 +141,13 @@ const failures = await runTests('sources', {
 
   async 'a denied client of a descriptor gets another limit, by the values that the descriptor leaves open'() {
     const perHour = { unit: 'hour', requests_per_unit: 1 };
-    const shop = { domain: 'shop', descriptors: [{ key: 'path', descriptors: [{ key: 'user', rate_limit: perHour }, { key: 'api_key', rate_limit: perHour }] }, { key: 'plan', value: 'free', rate_limit: perHour }] };
+    const shop = { domain: 'shop', descriptors: [{ key: 'route', descriptors: [{ key: 'user', rate_limit: perHour }, { key: 'api_key', rate_limit: perHour }] }, { key: 'plan', value: 'free', rate_limit: perHour }] };
     const { management, server } = await followed([shop]);
     const { page, signIn, show, finish } = await openPage(browser, server);
     await signIn(server.token);
     for (const [stat, attributes, shown, expected] of [
-      ['shop.path.user', { path: '/v1/a%b', user: 'alice' }, 'alice', /^%2Fv1%2Fa%25b\/alice$/],
-      ['shop.path.api_key', { path: '/v1', api_key: 'sk_live_51Hc8T9uWxYzAbCdEfGh' }, 'sk_l…', /^%2Fv1\/sk_l…[0-9a-f]{12}$/],
+      ['shop.route.user', { route: '/v1/a%b', user: 'alice' }, 'alice', /^%2Fv1%2Fa%25b\/alice$/],
+      ['shop.route.api_key', { route: '/v1', api_key: 'sk_live_51Hc8T9uWxYzAbCdEfGh' }, 'sk_l…', /^%2Fv1\/sk_l…[0-9a-f]{12}$/],
       ['shop.plan_free', { plan: 'free' }, 'free', /^free$/],
     ]) {
       const allowed = async () => (await server.call('POST', '/v1/check', { attributes: { domain: 'shop', ...attributes } })).status === 200;
