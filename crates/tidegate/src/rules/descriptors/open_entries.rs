@@ -27,10 +27,10 @@ impl Descriptor {
         attributes.push(DOMAIN, self.domain.clone());
         let mut values = values.iter();
         for step in &self.steps {
-            let open = values.by_ref();
-            let value = match step.wanted.is_counted_by() {
-                true => open.next().cloned().unwrap_or_default(),
-                false => step.wanted.text(),
+            let value = if step.wanted.is_counted_by() {
+                values.next().cloned().unwrap_or_default()
+            } else {
+                step.wanted.text()
             };
             attributes.push(step.key.clone(), value);
         }
