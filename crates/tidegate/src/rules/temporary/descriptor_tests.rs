@@ -24,8 +24,11 @@ descriptors:
       - {key: api_key, rate_limit: {unit: minute, requests_per_unit: 5}}
 ";
 
-/// A set of descriptors, and the entries of a request that a rule of it has.
-struct Entries {
+/// The entries of a request.
+type Pairs<'a> = &'a [(&'a str, &'a str)];
+
+/// A rule of the set above.
+struct Chosen {
     rules: RuleSet,
     index: usize,
 }
@@ -35,13 +38,13 @@ fn read(yaml: &str, settings: &RuleSettings) -> RuleSet {
     RuleSet::read(&source, settings).unwrap()
 }
 
-fn rule_for(entries: &[(&str, &str)]) -> Entries {
+fn rule_for(entries: Pairs<'_>) -> Chosen {
     let rules = read(RULES, &RuleSettings::default());
     let index = rules.descriptor_index(&attributes(entries)).unwrap();
-    Entries { rules, index }
+    Chosen { rules, index }
 }
 
-fn attributes<'a>(entries: &[(&'a str, &'a str)]) -> Attributes<'a> {
+fn attributes(entries: Pairs<'_>) -> Attributes<'_> {
     let mut attributes = Attributes::new();
     attributes.push("domain", "d");
     for (name, value) in entries {
@@ -54,14 +57,14 @@ fn digest() -> Arc<ValueDigest> {
     Arc::new(ValueDigest::new(b"secret"))
 }
 
-impl Entries {
+impl Chosen {
     fn key(&self, written: &str) -> Result<OverrideKey, String> {
         let rule = self.rules.at(self.index);
         rule.override_key(written, &RuleSettings::default(), &digest())
     }
 
     /// Whether an override with this key is found for a request.
-    fn names(&self, key: &OverrideKey, entries: &[(&str, &str)]) -> bool {
+    fn names(&self, key: &OverrideKey, entries: Pairs<'_>) -> bool {
         let rule = self.rules.at(self.index);
         let one = TemporaryOverride {
             key: key.clone(),
@@ -79,7 +82,7 @@ impl Entries {
 fn keys_by_hand() {
     let path = "/v1";
     #[rustfmt::skip]
-    let table: [(&[(&str, &str)], &str, &str, &[(&str, &str)]); 9] = [
+    let table: [(Pairs<'_>, &str, &str, Pairs<'_>); 9] = [
         // entries                          key             as it is kept   another client
         (&[("route", "a/b"), ("user", "u/1%2F")], "u/1%2F", "u/1%2F",       &[("route", "a/b"), ("user", "u/1/")]),
         (&[("route", "a/b"), ("user", "10.0.0.0/8")], "10.0.0.0/8", "10.0.0.0/8", &[("route", "a/b"), ("user", "10.1.2.3")]),
@@ -120,7 +123,7 @@ fn a_descriptor_without_open_entries_is_overridden_for_all() {
 #[test]
 fn what_names_no_client_is_refused() {
     #[rustfmt::skip]
-    let table: [(&[(&str, &str)], &str, &str); 6] = [
+    let table: [(Pairs<'_>, &str, &str); 6] = [
         (&[("route", "a/b"), ("user", "u")],   "",         "needs a value"),
         (&[("route", "a/b"), ("kind", "v")],   "w",        "fit `v*`"),
         (&[("path", "/"), ("user", "u")],      "u1",       "leaves 2 entries open"),
