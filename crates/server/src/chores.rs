@@ -13,6 +13,7 @@ use crate::activity::ServerActivity;
 use crate::admin::Admin;
 use crate::admin_token;
 use crate::handle::Handle;
+use crate::open::last_good_stores;
 use crate::overrides::ChangedBy;
 use crate::rulebook::Reloaded;
 use crate::store::ServerStore;
@@ -68,6 +69,19 @@ pub(crate) async fn follow_rules(admin: Arc<Admin>, mut watch: Option<FileWatch>
         // Dropped only when the program ends.
         let reloading = tokio::task::spawn_blocking(move || reload(&admin, may_go));
         is_held = reloading.await.unwrap_or(false);
+    }
+}
+
+/// Keeps the last good rules, those of the start and whenever they change, for a start without their source.
+pub(crate) async fn keep_last_good(admin: Arc<Admin>) {
+    let mut last_good = admin.book.last_good();
+    let stores = last_good_stores(&admin.store, admin.data.as_ref());
+    last_good.mark_changed();
+    while last_good.changed().await.is_ok() {
+        let kept = last_good.borrow_and_update().clone();
+        if let Some(kept) = kept {
+            stores.keep(&kept).await;
+        }
     }
 }
 
@@ -161,7 +175,7 @@ fn reload(admin: &Admin, may_go: bool) -> bool {
             );
             admin.book.log_warnings(&problems);
         }
-        Err(error) => tracing::error!("the rules stay as they were: {}", error.brief()),
+        Err(error) => tracing::error!("the rules stay as they were: {}", error.logged()),
     }
     false
 }

@@ -8,7 +8,6 @@ use tidegate_xds::{XdsClient, XdsError, XdsEvent, XdsResponse, XdsSettings};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::admin::Admin;
-use crate::open::last_good_stores;
 use crate::rulebook::TakenResponse;
 
 /// How long a domain stays that the first response of a stream lacks.
@@ -23,7 +22,7 @@ const NAMED: usize = 10;
 /// Follows the management server until dropped. Returns immediately without one.
 pub(crate) async fn keep_following(admin: Arc<Admin>, settings: Option<XdsSettings>) {
     if let Some(settings) = settings {
-        tokio::join!(follow(&admin, settings), keep_last_good(&admin));
+        follow(&admin, settings).await;
     }
 }
 
@@ -76,20 +75,6 @@ async fn follow(admin: &Arc<Admin>, settings: XdsSettings) {
     }
 }
 
-/// Keeps the last good rules whenever they change.
-async fn keep_last_good(admin: &Admin) {
-    let Some(mut last_good) = admin.book.last_good() else {
-        return;
-    };
-    let stores = last_good_stores(&admin.store, admin.data.as_ref());
-    while last_good.changed().await.is_ok() {
-        let kept = last_good.borrow_and_update().clone();
-        if let Some(kept) = kept {
-            stores.keep(&kept).await;
-        }
-    }
-}
-
 async fn take(admin: &Arc<Admin>, response: XdsResponse) -> Option<Result<TakenResponse, String>> {
     blocking(admin, move |admin| admin.book.take(&admin.gate, &response)).await
 }
@@ -115,6 +100,8 @@ async fn until(at: Option<Instant>) {
 struct FailuresSaid {
     /// When it was said last that there is no stream.
     at: Option<Stopwatch>,
+    /// Whether what was said last is that a certificate is refused.
+    is_of_certificates: bool,
     /// The last response that could not be read, as text.
     unreadable: Option<String>,
 }
@@ -137,13 +124,16 @@ impl FailuresSaid {
             return;
         }
         let text = admin.book.lost_stream(error);
+        let is_of_certificates = error.is_about_certificates();
+        // An operator has to act on it, which differs from a server that is away.
+        let is_new = is_of_certificates && !self.is_of_certificates;
         let said = self.at.as_ref();
-        if said.is_some_and(|said| said.elapsed() < SAY_EVERY) {
+        if !is_new && said.is_some_and(|said| said.elapsed() < SAY_EVERY) {
             tracing::debug!(%error, ?pause, "the management server does not provide rules");
             return;
         }
-        self.at = Some(Stopwatch::start());
-        if error.is_about_certificates() {
+        (self.at, self.is_of_certificates) = (Some(Stopwatch::start()), is_of_certificates);
+        if is_of_certificates {
             tracing::error!("{text}");
         } else {
             tracing::warn!("{text}");

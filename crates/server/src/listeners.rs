@@ -121,7 +121,14 @@ fn listen(mut address: SocketAddr) -> io::Result<TcpListener> {
                 address.set_ip(Ipv4Addr::UNSPECIFIED.into());
                 TcpSocket::new_v4()?
             }
-            socket => socket?,
+            socket => {
+                let socket = socket?;
+                // All addresses are those of both families, whatever the system's default is.
+                if address.ip().is_unspecified() {
+                    rustix::net::sockopt::set_ipv6_v6only(&socket, false)?;
+                }
+                socket
+            }
         },
     };
     // On Windows it would let another program take the port.
@@ -140,6 +147,17 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+
+    #[tokio::test]
+    async fn all_addresses_are_those_of_both_families() {
+        // A machine may have only one of them.
+        let listener = listen("[::]:0".parse().unwrap()).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        if listener.local_addr().unwrap().is_ipv6() {
+            assert!(!rustix::net::sockopt::ipv6_v6only(&listener).unwrap());
+        }
+    }
 
     #[tokio::test]
     async fn hundreds_of_clients_can_wait_to_be_accepted() {

@@ -35,7 +35,7 @@ use crate::prices::KeptPrices;
 use crate::ratelimit_stats::StatOutputs;
 use crate::record::Recorder;
 use crate::recorded;
-use crate::rulebook::{self, LastGoodStores, NO_RULES, OpenError, RuleBook};
+use crate::rulebook::{self, LastGoodStores, LoadError, OpenError, RuleBook};
 use crate::run_error::RunError;
 use crate::shared_rules;
 use crate::store::ServerStore;
@@ -198,10 +198,35 @@ fn log_notes(config: &Config) {
     }
 }
 
-/// Reads the certificates that a server would serve with: an error is one that it would not start with.
-pub fn check_files(config: &Config) -> Result<(), RunError> {
+/// Reads the files that a server would start with: an error is one that it would not start with. Returns problems with
+/// which it would.
+pub fn check_files(config: &Config) -> Result<Vec<String>, RunError> {
     ServedTls::load(config)?;
-    Ok(())
+    let overlay = opened_overlay(config).map_err(OpenError::from)?;
+    let rules = match &config.rules {
+        Some(rules) => rulebook::check(rules, &config.rule_settings).map_err(OpenError::from)?,
+        None => None,
+    };
+    Identity::open(&config.identify, config.trusted_proxies.clone())?;
+    KeptPrices::open(config)?;
+    let problems = [overlay, rules].into_iter().flatten();
+    Ok(problems.map(|problem| problem.to_string()).collect())
+}
+
+/// Puts the overlay of the file in force, if it is valid. A server in place of envoyproxy/ratelimit starts without one that
+/// is not; what is wrong with it is returned.
+fn opened_overlay(config: &Config) -> Result<Option<LoadError>, LoadError> {
+    let Some(path) = &config.overlay else {
+        return Ok(None);
+    };
+    match rulebook::overlay::load(path) {
+        Ok(overlay) => {
+            config.rule_settings.overlay.replace(overlay);
+            Ok(None)
+        }
+        Err(error) if config.envoy_ratelimit.is_some() => Ok(Some(error)),
+        Err(error) => Err(error),
+    }
 }
 
 fn watch_rules(config: &Config) -> Option<FileWatch> {
@@ -362,11 +387,13 @@ async fn open_rules(
     data: Option<&Arc<LockedDir>>,
 ) -> Result<(RuleBook, RuleSet), OpenError> {
     let settings = config.rule_settings.clone();
-    if let Some(path) = &config.overlay {
-        settings.overlay.replace(rulebook::overlay::load(path)?);
-    }
+    let overlay_problem = opened_overlay(config)?;
     let (book, rules, problems) = if let Some(rules) = &config.rules {
-        RuleBook::of_file(rules.clone(), settings)?
+        let (book, rules, problems) = RuleBook::of_file(rules.clone(), settings)?;
+        match last_good_files(&book, store, data).await {
+            Some(rules) => (book, rules.clone(), rules.warnings().clone()),
+            None => (book, rules, problems),
+        }
     } else if let Some(xds) = &config.xds {
         let last_good = last_good_stores(store, data).load(&xds.node).await;
         RuleBook::of_xds(xds, last_good, settings)
@@ -381,6 +408,10 @@ async fn open_rules(
             }
         }
     };
+    if let Some(problem) = overlay_problem {
+        tracing::error!("no overlay is in force: {problem}");
+        book.note_overlay_problem(problem.brief());
+    }
     book.log_warnings(&problems);
     let leased = |rule: &&Arc<Rule>| rule.sync() == Consistency::Leased && config.redis.is_none();
     for rule in rules.iter().filter(leased) {
@@ -405,7 +436,18 @@ async fn open_rules(
     Ok((book, rules))
 }
 
-/// Where the last good rules of a management server are kept.
+/// The last good rules of files that cannot be used at the start.
+async fn last_good_files(
+    book: &RuleBook,
+    store: &ServerStore,
+    data: Option<&Arc<LockedDir>>,
+) -> Option<RuleSet> {
+    let node = book.lacks_last_good()?;
+    let last_good = last_good_stores(store, data).load(&node).await?;
+    book.go_on_with(&last_good)
+}
+
+/// Where the last good rules of a management server, or of files, are kept.
 pub(crate) fn last_good_stores(
     store: &ServerStore,
     data: Option<&Arc<LockedDir>>,
@@ -429,12 +471,12 @@ fn log_rules(admin: &Admin) {
         return;
     }
     if !admin.book.has_rules() {
-        tracing::error!("no rules loaded yet; answering 503 until Redis provides them");
+        tracing::error!("{}", admin.book.not_loaded());
         return;
     }
     // Already logged for a Redis without rules.
     if rules.is_empty() && !(admin.book.is_shared() && admin.book.version() == 0) {
-        tracing::warn!("{NO_RULES}");
+        tracing::warn!("{}", admin.book.no_rules());
     }
     tracing::info!(
         rules = rules.len(),

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use crate::admin::Admin;
 use crate::certificate_files;
 use crate::chores::{
-    follow_clients, follow_rules, keep_counters, keep_history, publish_activity,
+    follow_clients, follow_rules, keep_counters, keep_history, keep_last_good, publish_activity,
     remove_ended_overrides, return_memory, sample_activity, watch_memory, write_counters,
     write_history,
 };
@@ -119,6 +119,7 @@ impl Service {
             tokio::spawn(keep_counters(Arc::clone(admin))),
             tokio::spawn(shared_rules::keep_following(Arc::clone(admin))),
             tokio::spawn(followed_xds::keep_following(Arc::clone(admin), xds)),
+            tokio::spawn(keep_last_good(Arc::clone(admin))),
             tokio::spawn(remove_ended_overrides(Arc::clone(admin))),
             tokio::spawn(watch_memory(admin.store.clone())),
             tokio::spawn(check_upstreams(Arc::clone(admin))),

@@ -131,13 +131,8 @@ fn header<'r>(
     let mut all = Cow::Borrowed(first);
     let is_cookie = name == COOKIE.as_str();
     let separator: &[u8] = if is_cookie { b"; " } else { b", " };
-    let counts = || {
-        rules
-            .iter()
-            .any(|rule| rule.per().iter().any(|per| per == attribute))
-    };
     for value in values {
-        if !is_cookie && counts() {
+        if !is_cookie && rules.counts_by(attribute) {
             if value != first {
                 let name = name.to_owned();
                 return Err(RequestError::DifferentValues { name });
@@ -157,9 +152,7 @@ fn header<'r>(
 }
 
 fn warn_of_missing_peer(rules: &RuleSet) {
-    let counts_by_ip =
-        |rule: &std::sync::Arc<tidegate::rules::Rule>| rule.per().iter().any(|name| name == "ip");
-    if !NO_PEER.is_completed() && rules.iter().any(counts_by_ip) {
+    if !NO_PEER.is_completed() && rules.counts_by("ip") {
         NO_PEER.call_once(|| {
             tracing::warn!(
                 "rules count by `ip`, but a request came without the address of its peer; set `RateLimitLayer::peer_address`"

@@ -5,13 +5,15 @@ use std::time::Duration;
 /// The longest pause before a response is refused again that was refused already.
 const LONGEST_REFUSAL: Duration = Duration::from_secs(10);
 
-/// The first pause and the longest.
+/// The first pause and the longest, and whether parts of them are random.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryTimes {
     /// The first pause.
     pub initial: Duration,
     /// The longest.
     pub max: Duration,
+    /// Whether each is between half and all of its time, so that many clients do not return together.
+    pub is_jittered: bool,
 }
 
 impl Default for RetryTimes {
@@ -19,11 +21,12 @@ impl Default for RetryTimes {
         Self {
             initial: Duration::from_secs(1),
             max: Duration::from_mins(1),
+            is_jittered: true,
         }
     }
 }
 
-/// Pauses that double, each between half and all of its time, so that many clients do not return together.
+/// Pauses that double.
 #[derive(Debug)]
 pub(crate) struct RetryPause {
     times: RetryTimes,
@@ -52,7 +55,12 @@ impl RetryPause {
     }
 
     pub(crate) fn next(&mut self) -> Duration {
-        self.next_by(chance())
+        let chance = if self.times.is_jittered {
+            chance()
+        } else {
+            1.0
+        };
+        self.next_by(chance)
     }
 
     /// Like `next`, with the random number from 0 to 1 given by the caller.
@@ -83,6 +91,7 @@ mod tests {
         let times = RetryTimes {
             initial: Duration::from_secs(1),
             max: Duration::from_secs(5),
+            is_jittered: true,
         };
         let seconds = |chance: f64| {
             let mut pause = RetryPause::new(times);
@@ -98,10 +107,21 @@ mod tests {
     }
 
     #[test]
+    fn without_jitter_each_pause_is_whole() {
+        let mut pause = RetryPause::new(RetryTimes {
+            is_jittered: false,
+            ..RetryTimes::default()
+        });
+        let pauses = [pause.next(), pause.next(), pause.next()];
+        assert_eq!(pauses, [1, 2, 4].map(Duration::from_secs));
+    }
+
+    #[test]
     fn a_first_pause_beyond_the_longest_is_the_longest() {
         let mut pause = RetryPause::new(RetryTimes {
             initial: Duration::from_mins(2),
             max: Duration::from_mins(1),
+            is_jittered: true,
         });
         assert_eq!(pause.next_by(1.0), Duration::from_mins(1));
         assert_eq!(pause.next_by(1.0), Duration::from_mins(1));

@@ -24,7 +24,7 @@ pub(crate) fn run(args: &ShowSettingsArgs) -> anyhow::Result<Answer> {
         let variables = read_variables(overrides);
         for fate in variables.iter().flat_map(|read| &read.fates) {
             let became = fate.became.join(", ");
-            table.row(vec![fate.name.to_owned(), fate.value.clone(), became]);
+            table.row(vec![fate.name.clone(), fate.value.clone(), became]);
         }
         let mut names = overrides.variables.clone();
         names.sort_unstable();
@@ -56,7 +56,10 @@ pub(crate) fn run(args: &ShowSettingsArgs) -> anyhow::Result<Answer> {
             output::print(&format!("{}: {text}\n", styled(CAREFUL, "warning")))?;
         }
         let config = Config::load(overrides)?;
-        check_files(&config)?;
+        for problem in check_files(&config)? {
+            let text = output::plain(&problem);
+            output::print(&format!("{}: {text}\n", styled(CAREFUL, "warning")))?;
+        }
         Ok(Answer::Yes)
     })
 }

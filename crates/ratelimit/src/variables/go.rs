@@ -14,18 +14,22 @@ pub(super) fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A duration that is not negative: `150us`, `1.5h`, `1h30m`, `0`.
+/// A duration: `150us`, `1.5h`, `1h30m`, `0`. One that is negative is zero.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let nanoseconds = nanoseconds(text).ok_or_else(|| {
+    let (unsigned, is_negative) = match text.strip_prefix('-') {
+        Some(unsigned) => (unsigned, true),
+        None => (text.strip_prefix('+').unwrap_or(text), false),
+    };
+    let nanoseconds = nanoseconds(unsigned).ok_or_else(|| {
         format!("`{text}` is not a duration; write for example `150us`, `10s` or `1h30m`")
     })?;
+    let nanoseconds = if is_negative { 0 } else { nanoseconds };
     Ok(Duration::from_nanos(nanoseconds))
 }
 
-/// The nanoseconds of a duration of Go. Like Go, fractions of a nanosecond are cut.
+/// The nanoseconds of a duration of Go without its sign. Like Go, fractions of a nanosecond are cut.
 fn nanoseconds(text: &str) -> Option<u64> {
-    let text = text.strip_prefix('+').unwrap_or(text);
-    if matches!(text, "0" | "-0") {
+    if text == "0" {
         return Some(0);
     }
     let (mut rest, mut sum) = (text, 0_u64);
@@ -78,18 +82,48 @@ fn part(number: &str, unit: &str) -> Option<u64> {
     Some(nanoseconds)
 }
 
-/// A whole number, such as a size.
+/// A whole number, such as a size, in the base that its prefix says.
 pub(super) fn whole(text: &str) -> Result<i64, String> {
-    let digits = text.strip_prefix('+').unwrap_or(text);
-    digits
-        .parse()
-        .map_err(|_| format!("`{text}` is not a whole number"))
+    let number = based(text).and_then(|number| i64::try_from(number).ok());
+    number.ok_or_else(|| format!("`{text}` is not a whole number"))
+}
+
+/// `strconv.ParseInt` with the base 0: `0x1f`, `0o17`, `017`, `0b11`, and `_` between digits, also after a prefix.
+fn based(text: &str) -> Option<i128> {
+    let (sign, unsigned) = match text.strip_prefix('-') {
+        Some(unsigned) => (-1, unsigned),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (base, digits) = match unsigned.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (16, unsigned.get(2..)?),
+        [b'0', b'o' | b'O', ..] => (8, unsigned.get(2..)?),
+        [b'0', b'b' | b'B', ..] => (2, unsigned.get(2..)?),
+        [b'0', _, ..] => (8, unsigned.get(1..)?),
+        _ => (10, unsigned),
+    };
+    // After a prefix one `_` may come first.
+    let digits = match digits.strip_prefix('_') {
+        Some(rest) if digits.len() < unsigned.len() => rest,
+        _ => digits,
+    };
+    let mut number: i128 = 0;
+    for part in digits.split('_') {
+        if part.is_empty() {
+            return None;
+        }
+        for digit in part.chars() {
+            let digit = digit.to_digit(base)?;
+            let scaled = number.checked_mul(i128::from(base))?;
+            number = scaled.checked_add(i128::from(digit))?;
+        }
+    }
+    Some(sign * number)
 }
 
 /// A port.
 pub(super) fn port(text: &str) -> Result<u16, String> {
-    text.parse()
-        .map_err(|_| format!("`{text}` is not a port; write a number from 0 to 65535"))
+    let port = whole(text).ok().and_then(|port| u16::try_from(port).ok());
+    port.ok_or_else(|| format!("`{text}` is not a port; write a number from 0 to 65535"))
 }
 
 /// A number that may have a fraction.
@@ -171,7 +205,11 @@ mod tests {
             (".s",          None),
             ("1.2.3s",      None),
             ("1d",          None),
-            ("-1s",         None),
+            ("-1s",         Some(0)),
+            ("-0",          Some(0)),
+            ("-",           None),
+            ("--1s",        None),
+            ("-2562048h",   None),
             ("1 s",         None),
             ("1s ",         None),
             ("\u{663}s",    None),
@@ -180,6 +218,47 @@ mod tests {
             let read = duration(text).ok();
             assert_eq!(read, expected.map(Duration::from_nanos), "{text}");
         }
+    }
+
+    #[test]
+    fn whole_numbers_by_hand() {
+        #[rustfmt::skip]
+        let table = [
+            ("0",                    Some(0)),
+            ("8080",                 Some(8_080)),
+            ("+5",                   Some(5)),
+            ("-5",                   Some(-5)),
+            ("0x1F90",               Some(8_080)),
+            ("0X1f90",               Some(8_080)),
+            ("0o17",                 Some(15)),
+            ("017",                  Some(15)),
+            ("0_17",                 Some(15)),
+            ("0b101",                Some(5)),
+            ("-0x10",                Some(-16)),
+            ("1_000_000",            Some(1_000_000)),
+            ("0x_10",                Some(16)),
+            ("9223372036854775807",  Some(i64::MAX)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("9223372036854775808",  None),
+            ("99999999999999999999999999999999999999999", None),
+            ("",                     None),
+            ("-",                    None),
+            ("08",                   None),
+            ("0x",                   None),
+            ("_1",                   None),
+            ("1_",                   None),
+            ("1__0",                 None),
+            ("0x__1",                None),
+            ("1.0",                  None),
+            ("1e3",                  None),
+            (" 1",                   None),
+            ("0\u{663}",             None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(whole(text).ok(), expected, "{text}");
+        }
+        assert_eq!(port("0x1F90"), Ok(8_080));
+        assert!(port("65536").is_err() && port("-1").is_err());
     }
 
     #[test]

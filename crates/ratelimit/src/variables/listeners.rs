@@ -11,13 +11,16 @@ pub(super) fn read(reader: &mut Reader<'_>) {
         ("debug", "DEBUG_HOST", "DEBUG_PORT"),
     ] {
         let named = if reader.is_set(host) { host } else { port };
-        let address = address(&reader.text_or_default(host), &reader.port(port));
         match reader.text("GRPC_UDS") {
             Some(path) if key == "grpc" => {
                 let path = Node::setting("GRPC_UDS", &format!("unix://{path}"));
                 reader.set(key, path, &["GRPC_UDS"]);
             }
-            _ => reader.set(key, Node::setting(named, &address), &[host, port]),
+            _ => {
+                let listening = reader.host(host, &reader.text_or_default(host));
+                let address = address(&listening, &reader.port(port));
+                reader.set(key, Node::setting(named, &address), &[host, port]);
+            }
         }
     }
     for (key, name) in [

@@ -1,5 +1,6 @@
 //! Reads the environment by the table, and collects the settings.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,10 +10,14 @@ use super::go;
 use super::report::VariableNote;
 use super::table::{KnownVariable, NoteLevel, VARIABLES, ValueKind};
 
-/// What is around a program: its variables, and its files.
+/// What is around a program: its variables, its files, and the names of machines.
 pub struct Environment<'a> {
     /// The value of a variable.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
+    /// The names of all variables that are set.
+    pub names: &'a [String],
+    /// The address of a host, if its name is known.
+    pub address: &'a dyn Fn(&str) -> Option<IpAddr>,
     /// Whether a file, a folder or a socket is there.
     pub exists: &'a dyn Fn(&Path) -> bool,
 }
@@ -27,6 +32,9 @@ pub struct VariableSetting {
     /// Whether none of the variables is set, so that it is the default of envoyproxy/ratelimit.
     pub is_default: bool,
 }
+
+/// How the names of variables of mogrifiers begin, which are not in the table.
+pub(super) const MOGRIFIER: &str = "DOG_STATSD_MOGRIFIER_";
 
 /// Reads variables one after the other.
 pub(super) struct Reader<'a> {
@@ -69,7 +77,7 @@ impl<'a> Reader<'a> {
     /// The value of a variable, if it is set and not empty.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         debug_assert!(
-            KnownVariable::named(name).is_some() || name.starts_with("DOG_STATSD_MOGRIFIER_"),
+            KnownVariable::named(name).is_some() || name.starts_with(MOGRIFIER),
             "`{name}` is in the table"
         );
         (self.environment.variable)(name).filter(|value| !value.is_empty())
@@ -97,12 +105,35 @@ impl<'a> Reader<'a> {
 
     /// The port of a variable; of a value that cannot be used, the default.
     pub(super) fn port(&self, name: &str) -> String {
-        let value = self.text_or_default(name);
-        if go::port(&value).is_ok() {
-            return value;
+        if let Ok(port) = go::port(&self.text_or_default(name)) {
+            return port.to_string();
         }
         let default = KnownVariable::named(name).map_or("", |variable| variable.default);
         default.to_owned()
+    }
+
+    /// A host to listen on: an IP address, or that of its name.
+    pub(super) fn host(&mut self, name: &str, host: &str) -> String {
+        let bare = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        if bare.unwrap_or(host).parse::<IpAddr>().is_ok() {
+            return host.to_owned();
+        }
+        if let Some(address) = (self.environment.address)(host) {
+            return address.to_string();
+        }
+        self.refuse(name, format!("the host `{host}` is not known; write an IP address of this machine, or `0.0.0.0` for all"));
+        "0.0.0.0".to_owned()
+    }
+
+    /// The variables of mogrifiers that are set, in the order of their names.
+    pub(super) fn mogrifiers(&self) -> Vec<String> {
+        let names = self.environment.names.iter();
+        let names = names.filter(|name| name.starts_with(MOGRIFIER) && self.is_set(name));
+        let mut names: Vec<String> = names.cloned().collect();
+        names.sort_unstable();
+        names
     }
 
     /// A duration, by the value or the default; `None` if it cannot be read.

@@ -6,6 +6,7 @@ use tidegate::document::{Node, Value};
 
 use super::ReadVariables;
 use super::reader::{Reader, VariableSetting};
+use super::sinks::is_of_named_mogrifier;
 use super::table::{Effect, KnownVariable, NoteLevel, VARIABLES, ValueKind};
 use crate::mode::EnvoyRatelimit;
 
@@ -13,7 +14,7 @@ use crate::mode::EnvoyRatelimit;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VariableFate {
     /// Its name.
-    pub name: &'static str,
+    pub name: String,
     /// Its value; a secret one is hidden.
     pub value: String,
     /// The settings that it made or is a part of, as `key: value`, or why it has no effect.
@@ -31,6 +32,9 @@ pub struct VariableNote {
     pub text: String,
 }
 
+/// Why a mogrifier has no effect.
+const UNNAMED: &str = "no effect: `USE_DOG_STATSD_MOGRIFIERS` does not name it";
+
 /// In place of a secret.
 const HIDDEN: &str = "…";
 
@@ -39,7 +43,9 @@ pub(super) fn finish(mut reader: Reader<'_>, mode: EnvoyRatelimit) -> ReadVariab
         let value = reader.text(variable.name)?;
         Some(fate(variable, &value, &reader))
     });
-    let fates: Vec<VariableFate> = set.collect();
+    let mogrifiers = reader.mogrifiers().into_iter();
+    let mogrifiers = mogrifiers.map(|name| fate_of_mogrifier(name, &reader));
+    let fates: Vec<VariableFate> = set.chain(mogrifiers).collect();
     note_without_effect(&mut reader, &fates);
     let Reader {
         settings,
@@ -60,24 +66,45 @@ fn fate(variable: &KnownVariable, value: &str, reader: &Reader<'_>) -> VariableF
     let (became, has_effect) = match variable.effect {
         Effect::Mode(what) => (vec![what.to_owned()], true),
         Effect::Nothing(_, why) => (vec![format!("no effect: {why}")], false),
-        Effect::Settings(keys) => {
-            let settings = reader.settings.iter();
-            let settings = settings.filter(|made| keys.contains(&made.key));
-            let secrets = reader.secrets.iter();
-            let secrets = secrets.filter(|(name, _)| keys.contains(name));
-            let secrets = secrets.map(|(name, _)| format!("{name}: {HIDDEN}"));
-            let made = settings.map(VariableSetting::shown).chain(secrets);
-            let made: Vec<String> = made.collect();
-            if made.is_empty() {
-                (vec!["no effect with the other variables".to_owned()], false)
-            } else {
-                (made, true)
-            }
-        }
+        Effect::Settings(keys) => made(keys, reader),
     };
     VariableFate {
-        name: variable.name,
+        name: variable.name.to_owned(),
         value: shown(variable.value, value),
+        became,
+        has_effect,
+    }
+}
+
+/// The settings among these that were made, and whether any was.
+fn made(keys: &[&str], reader: &Reader<'_>) -> (Vec<String>, bool) {
+    let settings = reader.settings.iter();
+    let settings = settings.filter(|made| keys.contains(&made.key));
+    let secrets = reader.secrets.iter();
+    let secrets = secrets.filter(|(name, _)| keys.contains(name));
+    let secrets = secrets.map(|(name, _)| format!("{name}: {HIDDEN}"));
+    let made: Vec<String> = settings
+        .map(VariableSetting::shown)
+        .chain(secrets)
+        .collect();
+    if made.is_empty() {
+        return (vec!["no effect with the other variables".to_owned()], false);
+    }
+    (made, true)
+}
+
+/// A mogrifier has an effect if it is named, and names are sent to `DogStatsD`.
+fn fate_of_mogrifier(name: String, reader: &Reader<'_>) -> VariableFate {
+    let (became, has_effect) = if !is_of_named_mogrifier(reader, &name) {
+        (vec![UNNAMED.to_owned()], false)
+    } else if reader.is_true("USE_DOG_STATSD") {
+        made(&["statsd"], reader)
+    } else {
+        made(&[], reader)
+    };
+    VariableFate {
+        value: reader.text(&name).unwrap_or_default(),
+        name,
         became,
         has_effect,
     }
@@ -88,14 +115,15 @@ fn note_without_effect(reader: &mut Reader<'_>, fates: &[VariableFate]) {
     let lost = fates.iter().filter(|fate| !fate.has_effect);
     let mut reasons: Vec<(NoteLevel, String, Vec<&str>)> = Vec::new();
     for fate in lost {
-        let level = match KnownVariable::named(fate.name).map(|variable| variable.effect) {
+        let level = match KnownVariable::named(&fate.name).map(|variable| variable.effect) {
             Some(Effect::Nothing(level, _)) => level,
-            _ => NoteLevel::Info,
+            None => NoteLevel::Warn,
+            Some(_) => NoteLevel::Info,
         };
         let why = fate.became.join(", ");
         match reasons.iter_mut().find(|(_, known, _)| *known == why) {
-            Some((_, _, names)) => names.push(fate.name),
-            None => reasons.push((level, why, vec![fate.name])),
+            Some((_, _, names)) => names.push(&fate.name),
+            None => reasons.push((level, why, vec![&fate.name])),
         }
     }
     let line = |(_, why, names): &(NoteLevel, String, Vec<&str>)| {

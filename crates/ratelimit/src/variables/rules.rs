@@ -1,9 +1,12 @@
 //! Where the limits come from: a folder, or a management server.
 
+use std::time::Duration;
+
 use tidegate::document::Node;
 
 use super::go;
 use super::reader::{MapOfSetting, Reader, map_of, span};
+use super::table::NoteLevel;
 
 pub(super) fn read(reader: &mut Reader<'_>) {
     reader.pass_on_boolean("merge_domains", "MERGE_DOMAIN_CONFIG");
@@ -43,6 +46,9 @@ fn folder(reader: &mut Reader<'_>) {
     let named = named.unwrap_or("RUNTIME_ROOT");
     reader.set("rules", Node::setting(named, &folder), &parts);
 }
+
+/// The shortest pause between attempts that `xds.backoff` may have.
+const LEAST_PAUSE: Duration = Duration::from_millis(10);
 
 /// The variables whose texts are passed on.
 const TEXTS: [(&str, &str); 2] = [
@@ -91,14 +97,29 @@ fn management_server(reader: &mut Reader<'_>) {
         // The default of the first is not taken over: a new attempt after a second is early enough for a server.
         let duration = reader.duration(name).filter(|_| reader.is_set(name));
         if let Some(duration) = duration {
-            backoff.put_text(key, name, &span(duration));
+            let pause = duration.max(LEAST_PAUSE);
+            if pause > duration {
+                let text = format!(
+                    "`{name}` is too short, so the pause is {}: a server that is away is not asked all the time",
+                    span(pause)
+                );
+                reader.note(NoteLevel::Warn, text);
+            }
+            backoff.put_text(key, name, &span(pause));
         }
+    }
+    let name = "XDS_CLIENT_BACKOFF_JITTER";
+    if !reader.is_true(name) {
+        backoff.put_text("jitter", name, "false");
     }
     if !backoff.is_empty() {
         xds.put("backoff", backoff.into_node());
     }
     let name = "XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES";
-    if let Some(bytes) = reader.text(name) {
+    let bytes = go::whole(&reader.text_or_default(name)).unwrap_or_default();
+    // Zero is unset. The length of a message has 32 bits.
+    if bytes > 0 {
+        let bytes = bytes.min(u32::MAX.into());
         xds.put_text("max_message", name, &format!("{bytes}B"));
     }
     let variables: Vec<&str> = TEXTS

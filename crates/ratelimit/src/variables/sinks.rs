@@ -4,9 +4,10 @@ use tidegate::document::{Node, Place, Value};
 
 use super::go;
 use super::listeners::address;
-use super::reader::{MapOfSetting, Reader, map_of, span};
+use super::reader::{MOGRIFIER, MapOfSetting, Reader, map_of, span};
 
 const TAGS: &str = "EXTRA_TAGS";
+const MOGRIFIERS: &str = "USE_DOG_STATSD_MOGRIFIERS";
 
 /// The variables that say something of servers of statsd.
 const STATSD: [&str; 7] = [
@@ -62,11 +63,10 @@ fn prometheus(reader: &mut Reader<'_>) {
     let given = reader.text_or_default(name);
     let mut prometheus = MapOfSetting::of("USE_PROMETHEUS");
     // Without a host, it is all addresses of both families.
-    let is_port = given.starts_with(':');
-    let listening = if is_port {
-        format!("[::]{given}")
-    } else {
-        given
+    let listening = match given.rsplit_once(':') {
+        Some(("", _)) => format!("[::]{given}"),
+        Some((host, port)) => address(&reader.host(name, host), port),
+        None => given,
     };
     prometheus.put_text("address", name, &listening);
     let name = "PROMETHEUS_PATH";
@@ -120,12 +120,23 @@ fn statsd(reader: &mut Reader<'_>, is_dog: bool) -> Node {
     statsd.into_node()
 }
 
+/// Whether the list names the mogrifier that a variable is of.
+pub(super) fn is_of_named_mogrifier(reader: &Reader<'_>, variable: &str) -> bool {
+    let names = go::list(&reader.text_or_default(MOGRIFIERS));
+    let is_of = |name: &String| {
+        let rest = variable.strip_prefix(MOGRIFIER);
+        let part = rest.and_then(|rest| rest.strip_prefix(&name.to_uppercase()));
+        part.is_some_and(|part| matches!(part, "_PATTERN" | "_NAME" | "_TAGS"))
+    };
+    names.iter().any(is_of)
+}
+
 /// The variables `DOG_STATSD_MOGRIFIER_{NAME}_PATTERN`, `_NAME` and `_TAGS` of each name in the list.
 fn put_mogrifiers(reader: &mut Reader<'_>, statsd: &mut MapOfSetting) {
-    let list = "USE_DOG_STATSD_MOGRIFIERS";
+    let list = MOGRIFIERS;
     let mut mogrifiers = Vec::new();
     for name in go::list(&reader.text_or_default(list)) {
-        let variable = |part: &str| format!("DOG_STATSD_MOGRIFIER_{}_{part}", name.to_uppercase());
+        let variable = |part: &str| format!("{MOGRIFIER}{}_{part}", name.to_uppercase());
         let (pattern, new_name, tags) = (variable("PATTERN"), variable("NAME"), variable("TAGS"));
         let mut mogrifier = MapOfSetting::of(&pattern);
         for (key, variable) in [("pattern", &pattern), ("name", &new_name)] {

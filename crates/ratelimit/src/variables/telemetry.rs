@@ -23,7 +23,12 @@ pub(super) fn read(reader: &mut Reader<'_>) {
         }
     }
     let endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT";
-    let url = reader.text_or_default(endpoint);
+    let given = reader.text_or_default(endpoint);
+    let url = if given.contains("://") {
+        given
+    } else {
+        format!("http://{given}")
+    };
     reader.set("otlp", Node::setting(endpoint, &url), &["TRACING_ENABLED"]);
     let name = "TRACING_SAMPLING_RATE";
     if let Ok(share) = go::number(&reader.text_or_default(name)) {

@@ -12,8 +12,11 @@ fn read_all(set: &[(&str, &str)]) -> (ReadVariables, Vec<String>) {
         let found = set.iter().find(|(known, _)| *known == name)?;
         Some(found.1.to_owned())
     };
+    let names: Vec<String> = set.iter().map(|(name, _)| (*name).to_owned()).collect();
     let environment = Environment {
         variable: &variable,
+        names: &names,
+        address: &|host| (host == "ratelimit.example.com").then(|| [192, 0, 2, 1].into()),
         exists: &|_| false,
     };
     let mut problems = Problems::new();
@@ -107,6 +110,61 @@ fn addresses_by_hand() {
     for (set, expected) in table {
         assert_eq!(made(set), [expected], "{set:?}");
     }
+}
+
+#[test]
+fn values_that_programs_in_go_accept_are_accepted() {
+    #[rustfmt::skip]
+    let table: [VariableCase<'_>; 12] = [
+        (&[("PORT", "0x1F90")],                           &["http: 0.0.0.0:8080"]),
+        (&[("GRPC_PORT", "017")],                         &["grpc: 0.0.0.0:15"]),
+        (&[("HOST", "ratelimit.example.com")],            &["http: 192.0.2.1:8080"]),
+        (&[("GRPC_HOST", "ratelimit.example.com")],       &["grpc: 192.0.2.1:8081"]),
+        (&[("DEBUG_HOST", "[::1]")],                      &["debug: [::1]:6070"]),
+        (&[("USE_PROMETHEUS", "1"), ("PROMETHEUS_ADDR", "ratelimit.example.com:1")], &["prometheus: {address: 192.0.2.1:1, path: /metrics}"]),
+        (&[("GRPC_MAX_CONNECTION_AGE", "-1s")],           &["grpc_max_connection_age: off"]),
+        (&[("REDIS_TIMEOUT", "-1s"), ("REDIS_POOL_SIZE", "0b11"), ("LOCAL_CACHE_SIZE_IN_BYTES", "1_000")], &[]),
+        (&[("NEAR_LIMIT_RATIO", "-1")],                   &["near_limit_ratio: 0"]),
+        (&[("NEAR_LIMIT_RATIO", "7")],                    &["near_limit_ratio: 1"]),
+        (&[("TRACING_ENABLED", "1"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318")], &["otlp: http://collector:4318", "otlp_sampling: 1", "otlp_service: {name: RateLimit}"]),
+        (&[("TRACING_ENABLED", "1"), ("TRACING_SAMPLING_RATE", "-1")], &["otlp: http://localhost:4318", "otlp_sampling: 0", "otlp_service: {name: RateLimit}"]),
+    ];
+    for (set, expected) in table {
+        assert_eq!(made(set), expected, "{set:?}");
+    }
+    let (_, problems) = read_all(&[("HOST", "unknown.example.com")]);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    let expected = "error: HOST: the host `unknown.example.com` is not known";
+    assert!(problems[0].starts_with(expected), "{problems:?}");
+}
+
+#[test]
+fn a_mogrifier_that_the_list_does_not_name_is_said() {
+    let set = [
+        ("USE_DOG_STATSD", "true"),
+        ("USE_DOG_STATSD_MOGRIFIERS", "one"),
+        ("DOG_STATSD_MOGRIFIER_ONE_PATTERN", "^a"),
+        ("DOG_STATSD_MOGRIFIER_ONE_NAME", "b"),
+        ("DOG_STATSD_MOGRIFIER_TWO_PATTERN", "^c"),
+        ("DOG_STATSD_MOGRIFIER_ONE_PATERN", "^d"),
+    ];
+    let (read, problems) = read_all(&set);
+    assert_eq!(problems, Vec::<String>::new());
+    assert_eq!(read.fates.len(), set.len(), "{:?}", read.fates);
+    let made = "statsd: {address: localhost:8125, dialect: dogstatsd, interval: 10s, mogrifiers: [{pattern: ^a, name: b}]}";
+    for (name, value) in &set[2..] {
+        let fate = read.fates.iter().find(|fate| fate.name == *name).unwrap();
+        assert_eq!(fate.value, *value);
+        let is_named = matches!(*value, "^a" | "b");
+        assert_eq!(fate.has_effect, is_named, "{fate:?}");
+        assert_eq!(fate.became == [made], is_named, "{fate:?}");
+    }
+    let expected = "Warn `DOG_STATSD_MOGRIFIER_ONE_PATERN`, `DOG_STATSD_MOGRIFIER_TWO_PATTERN`: no effect: `USE_DOG_STATSD_MOGRIFIERS` does not name it";
+    assert!(
+        notes(&set).iter().any(|note| note == expected),
+        "{:?}",
+        notes(&set)
+    );
 }
 
 #[test]
@@ -211,6 +269,8 @@ fn the_socket_of_the_default_is_used_if_it_is_there() {
     let exists = |path: &Path| path == Path::new("/var/run/nutcracker/ratelimit.sock");
     let environment = Environment {
         variable: &|_| None,
+        names: &[],
+        address: &|_| None,
         exists: &exists,
     };
     let read = read(&environment, &mut Problems::new());
@@ -364,6 +424,24 @@ fn the_details_of_a_management_server_by_hand() {
     ];
     let expected = "xds: {server: localhost:18000, node: default, metadata: {a: b, c: d=e}, headers: …, backoff: {initial: 2s}, max_message: 1048576B}";
     assert_eq!(made(&set), [expected]);
+    #[rustfmt::skip]
+    let table = [
+        ("XDS_CLIENT_BACKOFF_JITTER", "false",               ", backoff: {jitter: false}"),
+        ("XDS_CLIENT_BACKOFF_JITTER", "true",                ""),
+        ("XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", "0",         ", backoff: {initial: 10ms}"),
+        ("XDS_CLIENT_BACKOFF_MAX_INTERVAL", "-1s",           ", backoff: {max: 10ms}"),
+        ("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", "0",            ""),
+        ("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", "-1",           ""),
+        ("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", "0x10000",      ", max_message: 65536B"),
+        ("XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", "99999999999",  ", max_message: 4294967295B"),
+    ];
+    for (name, value, expected) in table {
+        let set = [set[0], (name, value)];
+        let expected = format!("xds: {{server: localhost:18000, node: default{expected}}}");
+        assert_eq!(made(&set), [expected], "{name}={value}");
+        let is_said = notes(&set).iter().any(|note| note.contains("is too short"));
+        assert_eq!(is_said, name.ends_with("INTERVAL"), "{name}={value}");
+    }
     let (_, problems) = read_all(&[set[0], ("CONFIG_GRPC_XDS_NODE_METADATA", "a")]);
     assert!(problems[0].starts_with("error: CONFIG_GRPC_XDS_NODE_METADATA: `a` is no pair"));
 }

@@ -1,5 +1,6 @@
 //! Running in place of envoyproxy/ratelimit: whether its variables are read, and their place among the settings.
 
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::path::Path;
 
 use tidegate::document::{Entry, Node, Place, Problems, Spot};
@@ -25,9 +26,18 @@ pub(super) fn read(overrides: &Overrides<'_>, problems: &mut Problems) -> Option
     Spot::document().one_of(&node, &[(EnvoyRatelimit::NAME, ())], problems)?;
     let environment = Environment {
         variable: overrides.environment,
+        names: &overrides.variables,
+        address: &address_of,
         exists: &Path::exists,
     };
     Some(variables::read(&environment, problems))
+}
+
+/// The address of a host; of several, one of IPv4, as programs in Go listen.
+fn address_of(host: &str) -> Option<IpAddr> {
+    let known: Vec<SocketAddr> = (host, 0).to_socket_addrs().ok()?.collect();
+    let first = known.iter().find(|address| address.is_ipv4());
+    first.or(known.first()).map(SocketAddr::ip)
 }
 
 /// Puts the settings that variables make among those of the file: defaults of envoyproxy/ratelimit below them, all else

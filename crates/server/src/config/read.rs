@@ -96,6 +96,11 @@ pub(super) fn config(
         headers.map(|headers| descriptors::answers(&fields, headers, is_in_place, problems));
     let denied = denied(&fields, problems);
     let tokens = tokens::read(fields.take("tokens"), overrides, &mut notes, problems);
+    if is_in_place && tokens.is_empty() {
+        for key in ["admin", "resp"] {
+            fields.refuse(key, NO_TOKEN, problems);
+        }
+    }
     let activity = word(&fields, "activity", &ACTIVITY_MODES, problems);
     let activity_memory = setting(&fields, "activity_memory", activity_memory, problems);
     let console = word(&fields, "console", &ON_OFF, problems);
@@ -171,6 +176,9 @@ pub(super) fn config(
         variable_notes: replaced.map_or_else(Vec::new, |read| read.notes.clone()),
     })
 }
+
+/// Why a listener is refused that envoyproxy/ratelimit does not have.
+const NO_TOKEN: &str = "in place of envoyproxy/ratelimit this needs a token, because without one only its endpoints are served; set TIDEGATE_TOKEN or `tokens`, or leave this out";
 
 /// Whether a route adds headers of the operator's to requests.
 fn sets_headers(gateway: &gateway::GatewayConfig) -> bool {

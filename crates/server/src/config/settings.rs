@@ -315,9 +315,10 @@ pub(super) static XDS: [Key; 11] = [
 ];
 
 #[rustfmt::skip]
-pub(super) static RETRY: [Key; 2] = [
+pub(super) static RETRY: [Key; 3] = [
     Key::new("initial", SPAN, "the first pause").or("1s"),
     Key::new("max", SPAN, "the longest").or("60s"),
+    Key::new("jitter", Kind::Flag, "whether each pause is between half and all of its time").or("true"),
 ];
 
 #[rustfmt::skip]

@@ -118,10 +118,12 @@ fn retry(node: &Node, spot: &Spot, problems: &mut Problems) -> Option<RetryTimes
     let fields = Fields::new(node, spot.clone(), &RETRY, problems)?;
     let initial = setting(&fields, "initial", pause, problems);
     let max = setting(&fields, "max", pause, problems);
+    let is_jittered = flag(&fields, "jitter", problems);
     fields.done(problems);
     Some(RetryTimes {
         initial: initial?,
         max: max?,
+        is_jittered: is_jittered?,
     })
 }
 

@@ -49,6 +49,11 @@ impl ArrivingBody {
         }
     }
 
+    /// The same body with another bound, for a call that answers by itself to one that is too long.
+    pub(super) fn at_most(self, most: usize) -> Self {
+        Self { most, ..self }
+    }
+
     /// Refuses a body that is known to be too long.
     pub(super) fn check_length(&self) -> Result<(), HttpProblem> {
         if self.incoming.size_hint().lower() > self.most as u64 {

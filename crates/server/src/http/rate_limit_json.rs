@@ -7,6 +7,7 @@ use tidegate_codec::grpc::proto::rate_limit::{LimitCode, RateLimitResponse};
 use tidegate_codec::grpc::{MessageBuffer, RateLimitCall, decode};
 use tidegate_ratelimit::json;
 
+use super::body::LARGE;
 use super::call::ApiCall;
 use super::healthcheck;
 use crate::grpc::decide;
@@ -31,7 +32,7 @@ pub(super) async fn answer(call: ApiCall) -> Result<ApiReply, HttpProblem> {
 
 async fn response(call: ApiCall) -> Option<RateLimitResponse> {
     let decider = &call.api.decider;
-    let body = call.body.read(&decider.bodies).await.ok()?;
+    let body = call.body.at_most(LARGE).read(&decider.bodies).await.ok()?;
     let request = json::read(&body).inspect_err(|problem| {
         tracing::debug!(%problem, "this is not a call");
     });

@@ -111,7 +111,8 @@ pub(super) static ROUTES: [ApiRoute; 46] = [
 #[rustfmt::skip]
 static ENVOY_RATELIMIT: [ApiRoute; 2] = [
     route(ANY,      "/healthcheck",                         Probe,    TINY,   Boxed(|call| whole(healthcheck::check(call)))),
-    route(ANY,      "/json",                                Open,     LARGE,  Boxed(|call| whole(rate_limit_json::answer(call)))),
+    // Its own limit of the body answers as envoyproxy/ratelimit does.
+    route(ANY,      "/json",                                Open,     UNREAD, Boxed(|call| whole(rate_limit_json::answer(call)))),
 ];
 
 const fn route(
@@ -183,14 +184,17 @@ pub(crate) enum ServedCalls {
     OfEnvoyRatelimit,
     /// Those of envoyproxy/ratelimit, and all others: there is a token for them.
     AllWithEnvoyRatelimit,
+    /// Those of envoyproxy/ratelimit, and those of services: there is a token, and an admin listener.
+    OfServicesWithEnvoyRatelimit,
 }
 
 impl ServedCalls {
     /// The calls on the HTTP port.
     pub(crate) fn on_http(config: &Config) -> Self {
         match (config.envoy_ratelimit, config.admin) {
-            (Some(_), None) if !config.tokens.is_empty() => Self::AllWithEnvoyRatelimit,
-            (Some(_), _) => Self::OfEnvoyRatelimit,
+            (Some(_), _) if config.tokens.is_empty() => Self::OfEnvoyRatelimit,
+            (Some(_), Some(_)) => Self::OfServicesWithEnvoyRatelimit,
+            (Some(_), None) => Self::AllWithEnvoyRatelimit,
             (None, Some(_)) => Self::OfServices,
             (None, None) => Self::All,
         }
@@ -199,15 +203,16 @@ impl ServedCalls {
     fn has(self, route: &ApiRoute) -> bool {
         match self {
             Self::All | Self::AllWithEnvoyRatelimit => true,
-            Self::OfServices => route.is_of_service(),
+            Self::OfServices | Self::OfServicesWithEnvoyRatelimit => route.is_of_service(),
             Self::OfEnvoyRatelimit => route.path == "/healthz",
         }
     }
 
     /// The call of envoyproxy/ratelimit with this path, if it is served.
     fn of_envoy_ratelimit(self, path: &str) -> Option<&'static ApiRoute> {
-        let is_served = matches!(self, Self::OfEnvoyRatelimit | Self::AllWithEnvoyRatelimit);
-        let mut routes = ENVOY_RATELIMIT.iter().filter(|_| is_served);
+        let mut routes = ENVOY_RATELIMIT
+            .iter()
+            .filter(|_| !matches!(self, Self::All | Self::OfServices));
         routes.find(|route| route.path == path)
     }
 
@@ -217,9 +222,11 @@ impl ServedCalls {
             Self::OfEnvoyRatelimit => HttpProblem::not_found(format!(
                 "`{path}` is not served here: without a token, this address has only what envoyproxy/ratelimit has; set TIDEGATE_TOKEN or `tokens`"
             )),
-            Self::OfServices => HttpProblem::not_found(format!(
-                "`{path}` is not served here: this address has checks, `/v1/authorize` and probes only; all other calls are on the admin listener, whose address is the setting `admin`"
-            )),
+            Self::OfServices | Self::OfServicesWithEnvoyRatelimit => {
+                HttpProblem::not_found(format!(
+                    "`{path}` is not served here: this address has checks, `/v1/authorize` and probes only; all other calls are on the admin listener, whose address is the setting `admin`"
+                ))
+            }
         }
     }
 }

@@ -176,9 +176,7 @@ fn add(attributes: &mut Attributes<'_>, name: &str, value: &str) {
 
 /// Whether any rule counts by an attribute.
 fn is_counted_by(admin: &Admin, attribute: &str) -> bool {
-    let rules = admin.gate.rules();
-    let counts = |rule: &Rule| rule.per().iter().any(|name| name == attribute);
-    rules.iter().any(|rule| counts(&rule))
+    admin.gate.rules().counts_by(attribute)
 }
 
 fn unusable(detail: impl Into<String>) -> HttpProblem {

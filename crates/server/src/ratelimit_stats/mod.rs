@@ -103,12 +103,10 @@ impl ServerStats {
 
     /// What the server counts elsewhere.
     fn outside(&self) -> OutsideStats {
-        let (reloads, failures) = self.book.reloads();
-        // The start is a load, too.
-        let first = u64::from(self.book.version() > 0);
+        let (good, failed) = self.book.loads();
         OutsideStats {
-            config_load_success: first + reloads.saturating_sub(failures),
-            config_load_error: failures,
+            config_load_success: good,
+            config_load_error: failed,
             redis_pool: self.store.redis_pool(),
         }
     }

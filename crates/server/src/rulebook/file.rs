@@ -8,6 +8,7 @@ use tidegate::rules::{RuleSet, RuleSettings};
 use tidegate::{Clock as _, SystemClock};
 
 use super::folder::RuleFolder;
+use super::last_good::{KeptFile, LastGood, node_of_files};
 use crate::config::RulePath;
 
 /// How large a file of rules may be.
@@ -40,6 +41,8 @@ pub enum LoadError {
         rendered: String,
         /// Their positions, without any content of the file.
         brief: String,
+        /// What is logged of them.
+        logged: String,
     },
 }
 
@@ -51,68 +54,132 @@ impl LoadError {
             Self::Wrong { brief, .. } => brief.clone(),
         }
     }
+
+    /// The error for the log.
+    pub(crate) fn logged(&self) -> String {
+        match self {
+            Self::Wrong { logged, .. } => logged.clone(),
+            error => error.brief(),
+        }
+    }
 }
 
 /// How many problems are named in brief.
 const NAMED: usize = 5;
 
+/// Where the problems are, and of which rules.
 pub(super) fn brief(path: &Path, problems: &Problems) -> String {
     let one = |problem: &Problem| {
-        let file = problem.source.as_deref();
-        let place = match (problem.place.clone(), file) {
-            (Place::Text { line, column, .. }, Some(file)) => format!("{file}:{line}:{column}"),
-            (Place::Text { line, column, .. }, None) => format!("{line}:{column}"),
-            (_, Some(file)) => file.to_owned(),
-            (_, None) => "the file".to_owned(),
-        };
-        let rule = problem
-            .rule
-            .as_ref()
-            .map(|rule| format!(" (rule `{rule}`)"));
-        format!("{place}{}", rule.unwrap_or_default())
+        let rule = problem.rule.as_ref();
+        let rule = rule.map(|rule| format!(" (rule `{rule}`)"));
+        format!("{}{}", place(problem), rule.unwrap_or_default())
     };
-    let places: Vec<String> = problems.errors().take(NAMED).map(one).collect();
-    let more = problems.error_count().saturating_sub(places.len());
-    let more = if more > 0 {
-        format!(" and {more} more")
-    } else {
-        String::new()
-    };
-    let path = path.display();
     format!(
-        "`{path}` cannot be used, see {}{more}; `tidegate rules validate {path}` shows what is wrong",
-        places.join(", ")
+        "`{0}` cannot be used, see {1}; `tidegate rules validate {0}` shows what is wrong",
+        path.display(),
+        listed(problems, ", ", one)
     )
 }
 
-pub(super) fn load(
-    rules: &RulePath,
-    settings: &RuleSettings,
-) -> Result<(RuleSet, Problems), LoadError> {
-    let path = &rules.path;
-    let is_absent = rules.is_lenient && !path.exists();
-    if is_absent || path.is_dir() {
-        let folder = RuleFolder::read(rules)?;
-        let read = folder.rules(&settings.at(SystemClock.now()));
-        let read = read.map_err(|problems| LoadError::Wrong {
-            rendered: folder.render(&problems),
-            brief: brief(path, &problems),
-        })?;
-        let warnings = read.warnings().clone();
-        return Ok((read, warnings));
+/// Where the problems are, and what they are.
+fn in_full(path: &Path, problems: &Problems) -> String {
+    let one = |problem: &Problem| format!("{}: {problem}", place(problem));
+    let path = path.display();
+    format!("`{path}` cannot be used: {}", listed(problems, "; ", one))
+}
+
+fn listed(problems: &Problems, separator: &str, one: impl Fn(&Problem) -> String) -> String {
+    let named: Vec<String> = problems.errors().take(NAMED).map(one).collect();
+    let more = match problems.error_count().saturating_sub(named.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", named.join(separator))
+}
+
+fn place(problem: &Problem) -> String {
+    let file = problem.source.as_deref();
+    match (problem.place.clone(), file) {
+        (Place::Text { line, column, .. }, Some(file)) => format!("{file}:{line}:{column}"),
+        (Place::Text { line, column, .. }, None) => format!("{line}:{column}"),
+        (_, Some(file)) => file.to_owned(),
+        (_, None) => "the file".to_owned(),
     }
-    let text = read(path).map_err(|source| LoadError::Unreadable {
-        path: path.clone(),
-        source,
-    })?;
-    let source = Source::new(path.display().to_string(), text);
-    let rules = RuleSet::read(&source, &settings.at(SystemClock.now()));
-    let rules = rules.map_err(|problems| LoadError::Wrong {
-        rendered: problems.render(&source),
-        brief: brief(path, &problems),
-    })?;
-    let warnings = rules.warnings().clone();
-    Ok((rules, warnings))
+}
+
+/// The texts of a file, or of all files of a folder.
+pub(super) enum RuleTexts {
+    File(Source),
+    Folder(RuleFolder),
+}
+
+impl RuleTexts {
+    pub(super) fn read(rules: &RulePath) -> Result<Self, LoadError> {
+        let path = &rules.path;
+        let is_absent = rules.is_lenient && !path.exists();
+        if is_absent || path.is_dir() {
+            return Ok(Self::Folder(RuleFolder::read(rules)?));
+        }
+        let text = read(path).map_err(|source| LoadError::Unreadable {
+            path: path.clone(),
+            source,
+        })?;
+        Ok(Self::File(Source::new(path.display().to_string(), text)))
+    }
+
+    /// Those of an earlier run.
+    pub(super) fn of_last_good(rules: &RulePath, kept: &LastGood) -> Self {
+        let source = |file: &KeptFile| Source::new(file.path.clone(), file.text.clone());
+        match &kept.files[..] {
+            [file] if file.path == rules.path.display().to_string() => Self::File(source(file)),
+            files => Self::Folder(RuleFolder(files.iter().map(source).collect())),
+        }
+    }
+
+    pub(super) fn rules(
+        &self,
+        path: &RulePath,
+        settings: &RuleSettings,
+    ) -> Result<RuleSet, LoadError> {
+        let settings = settings.at(SystemClock.now());
+        let read = match self {
+            Self::File(source) => RuleSet::read(source, &settings),
+            Self::Folder(folder) => folder.rules(&settings),
+        };
+        read.map_err(|problems| {
+            let brief = brief(&path.path, &problems);
+            LoadError::Wrong {
+                rendered: match self {
+                    Self::File(source) => problems.render(source),
+                    Self::Folder(folder) => folder.render(&problems),
+                },
+                // In place of another server, only the log says what is wrong.
+                logged: match path.is_lenient {
+                    true => in_full(&path.path, &problems),
+                    false => brief.clone(),
+                },
+                brief,
+            }
+        })
+    }
+
+    /// They, to be kept.
+    pub(super) fn last_good(&self, path: &Path) -> LastGood {
+        let file = |source: &Source| KeptFile {
+            path: source.name.clone(),
+            text: source.text.clone(),
+        };
+        LastGood {
+            node: node_of_files(path),
+            version: String::new(),
+            received: SystemClock.now().as_micros(),
+            domains: Vec::new(),
+            files: match self {
+                Self::File(source) => vec![file(source)],
+                Self::Folder(RuleFolder(sources)) => sources.iter().map(file).collect(),
+            },
+        }
+    }
 }
 
 pub(super) fn read(path: &Path) -> std::io::Result<String> {

@@ -12,7 +12,7 @@ use crate::rule_folder::files_of;
 
 /// The texts of the files in a folder.
 #[derive(Debug)]
-pub struct RuleFolder(Vec<Source>);
+pub struct RuleFolder(pub(super) Vec<Source>);
 
 impl RuleFolder {
     /// Reads the files. A folder that is absent has none.

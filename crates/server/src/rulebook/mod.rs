@@ -3,13 +3,14 @@
 //! Rules come from one source: a watched file or folder (`file.rs`), a management server (`xds/`), the data directory, or
 //! the Redis that servers share (`shared.rs`). The API changes the latter two (`change.rs`). In each case a change is
 //! atomic, and the gate gets it immediately. `overlay.rs` changes how limits are counted.
-//! `kept.rs` reads earlier versions, `diff.rs` compares them.
+//! `kept.rs` reads earlier versions, `diff.rs` compares them. `last_good.rs` keeps rules of others for the next start.
 
 mod change;
 mod diff;
 mod file;
 mod folder;
 mod kept;
+mod last_good;
 mod loads;
 pub(crate) mod overlay;
 mod report;
@@ -21,9 +22,10 @@ pub use diff::{MAX_TEXT, RuleDiff, TooMuchText, id_of, unified, unified_sets};
 pub use file::LoadError;
 pub use folder::RuleFolder;
 pub use kept::{KeptRules, VersionError};
+pub(crate) use last_good::LastGoodStores;
 pub(crate) use report::NO_RULES;
 pub use shared::Followed;
-pub(crate) use xds::{LastGoodStores, TakenResponse};
+pub(crate) use xds::TakenResponse;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,8 +41,11 @@ use tidegate::{Clock, Gate, SystemClock, Timestamp};
 use crate::config::RulePath;
 use crate::data_dir::{DataDir, DataDirError, Row, checksum};
 pub use crate::shared_document::{FollowError, SharedChangeError};
+use file::RuleTexts;
 use kept::KeptVersions;
+use last_good::{LastGood, node_of_files};
 use loads::Loads;
+use tokio::sync::watch;
 
 /// Why a server does not decide whose management server has not answered yet. envoyproxy/ratelimit says the same.
 const NOT_LOADED: &str = "no rate limit configuration loaded";
@@ -64,6 +69,8 @@ pub struct RuleBook {
     reloads: AtomicU64,
     reload_failures: AtomicU64,
     loads: Loads,
+    /// The last good rules, to be kept.
+    last_good: watch::Sender<Option<Arc<LastGood>>>,
 }
 
 enum Origin {
@@ -118,7 +125,7 @@ impl RuleBook {
         path: RulePath,
         settings: RuleSettings,
     ) -> Result<(Self, RuleSet, Problems), OpenError> {
-        let loaded = match file::load(&path, &settings) {
+        let loaded = match load(&path, &settings) {
             Err(error) if !path.is_lenient => return Err(error.into()),
             loaded => loaded,
         };
@@ -127,21 +134,80 @@ impl RuleBook {
             versions: Mutex::default(),
             reloading: Mutex::new(()),
         };
-        let by = file.kind().to_owned();
+        let kind = file.kind();
         let book = Self::new(Origin::File(file), settings, u64::from(loaded.is_ok()));
         book.loads.count(loaded.is_ok());
-        let (rules, problems) = loaded.unwrap_or_else(|error| {
-            tracing::error!("{}", error.brief());
-            *book.problem.write() = Some(error.brief());
-            book.has_rules.store(false, Ordering::Release);
-            (RuleSet::empty(), Problems::new())
-        });
-        if let Some(file) = book.rule_file().filter(|_| book.has_rules()) {
-            let changes = change::between(&RuleSet::empty(), &rules);
-            let row = row(1, by, changes);
+        let rules = match loaded {
+            Ok((texts, rules)) => {
+                book.begin_with(kind, &rules, now());
+                book.keep_files(&texts);
+                rules
+            }
+            Err(error) => {
+                tracing::error!("{}", error.logged());
+                *book.problem.write() = Some(error.brief());
+                book.has_rules.store(false, Ordering::Release);
+                RuleSet::empty()
+            }
+        };
+        let problems = rules.warnings().clone();
+        Ok((book, rules, problems))
+    }
+
+    /// The node whose last good rules a start goes on with, if those of its file or folder cannot be used.
+    pub(crate) fn lacks_last_good(&self) -> Option<String> {
+        let file = self.rule_file().filter(|_| !self.has_rules())?;
+        Some(node_of_files(&file.rules.path))
+    }
+
+    /// Goes on with files of an earlier run.
+    pub(crate) fn go_on_with(&self, last_good: &LastGood) -> Option<RuleSet> {
+        let file = self.rule_file()?;
+        let texts = RuleTexts::of_last_good(&file.rules, last_good);
+        let rules = match texts.rules(&file.rules, &self.settings) {
+            Ok(rules) => rules,
+            Err(error) => {
+                let problem = error.logged();
+                tracing::warn!("the last good rules cannot be used by this program: {problem}");
+                return None;
+            }
+        };
+        let at = last_good.received();
+        let age = report::age(now().since(at));
+        tracing::warn!("the last good rules are in force, read {age} ago");
+        self.next_version();
+        self.begin_with(file.kind(), &rules, at);
+        self.has_rules.store(true, Ordering::Release);
+        Some(rules)
+    }
+
+    /// Notes the first version of rules of a file.
+    fn begin_with(&self, kind: &str, rules: &RuleSet, at: Timestamp) {
+        if let Some(file) = self.rule_file() {
+            let changes = change::between(&RuleSet::empty(), rules);
+            let row = Row {
+                at,
+                ..row(1, kind.to_owned(), changes)
+            };
             file.versions.lock().push(row, &rules.written());
         }
-        Ok((book, rules, problems))
+    }
+
+    /// Asks for these to be kept, where a start goes on with them.
+    fn keep_files(&self, texts: &RuleTexts) {
+        if let Some(file) = self.rule_file().filter(|file| file.rules.is_lenient) {
+            self.keep(texts.last_good(&file.rules.path));
+        }
+    }
+
+    /// Asks for the rules in force to be kept.
+    fn keep(&self, last_good: LastGood) {
+        self.last_good.send_replace(Some(Arc::new(last_good)));
+    }
+
+    /// The last good rules, each time that they change.
+    pub(crate) fn last_good(&self) -> watch::Receiver<Option<Arc<LastGood>>> {
+        self.last_good.subscribe()
     }
 
     /// The rules of a data directory, and warnings about them.
@@ -195,6 +261,7 @@ impl RuleBook {
             reloads: AtomicU64::new(0),
             reload_failures: AtomicU64::new(0),
             loads: Loads::default(),
+            last_good: watch::Sender::new(None),
         }
     }
 
@@ -299,16 +366,16 @@ impl RuleBook {
             return Ok(Reloaded::NothingToRead);
         };
         let _reloading = file.reloading.lock();
-        let loaded = file::load(&file.rules, &self.settings);
+        let loaded = load(&file.rules, &self.settings);
         let removed = match &loaded {
-            Ok((rules, _)) => missing_in(rules, &gate.rules()),
+            Ok((_, rules)) => missing_in(rules, &gate.rules()),
             Err(_) => Vec::new(),
         };
         if !removed.is_empty() && !may_go {
             return Ok(Reloaded::Held { removed });
         }
         self.reloads.fetch_add(1, Ordering::Relaxed);
-        let (rules, problems) = match loaded {
+        let (texts, rules) = match loaded {
             Ok(loaded) => loaded,
             Err(error) => {
                 self.reload_failures.fetch_add(1, Ordering::Relaxed);
@@ -323,10 +390,11 @@ impl RuleBook {
         if changes.is_empty() && self.has_rules() {
             return Ok(Reloaded::Unchanged { was_stale });
         }
-        let written = rules.written();
+        let (written, problems) = (rules.written(), rules.warnings().clone());
         let version = self.next_version();
         gate.replace_rules(rules);
         self.has_rules.store(true, Ordering::Release);
+        self.keep_files(&texts);
         let row = row(version, file.kind().to_owned(), changes.clone());
         file.versions.lock().push(row, &written);
         Ok(Reloaded::Changed {
@@ -347,6 +415,26 @@ impl RuleFile {
             "file"
         }
     }
+}
+
+/// Reads the rules of a file or a folder as a start does. Returns why they cannot be used, if a server would start all
+/// the same.
+pub(crate) fn check(
+    rules: &RulePath,
+    settings: &RuleSettings,
+) -> Result<Option<LoadError>, LoadError> {
+    match load(rules, settings) {
+        Ok(_) => Ok(None),
+        Err(error) if rules.is_lenient => Ok(Some(error)),
+        Err(error) => Err(error),
+    }
+}
+
+/// The texts of a file or a folder, with their rules.
+fn load(rules: &RulePath, settings: &RuleSettings) -> Result<(RuleTexts, RuleSet), LoadError> {
+    let texts = RuleTexts::read(rules)?;
+    let read = texts.rules(rules, settings)?;
+    Ok((texts, read))
 }
 
 /// The row of a version that is put in force now.

@@ -16,13 +16,22 @@ pub(crate) fn load(path: &Path) -> Result<Overlay, LoadError> {
         source,
     })?;
     let source = Source::new(path.display().to_string(), text);
-    Overlay::read(&source).map_err(|problems| LoadError::Wrong {
-        rendered: problems.render(&source),
-        brief: brief(path, &problems),
+    Overlay::read(&source).map_err(|problems| {
+        let brief = brief(path, &problems);
+        LoadError::Wrong {
+            rendered: problems.render(&source),
+            logged: brief.clone(),
+            brief,
+        }
     })
 }
 
 impl RuleBook {
+    /// Notes that the overlay cannot be used.
+    pub(crate) fn note_overlay_problem(&self, problem: String) {
+        *self.overlay_problem.write() = Some(problem);
+    }
+
     /// Reads the overlay again and puts it in force, if it is valid. Returns what changed of the rules. Blocks.
     pub(crate) fn reload_overlay(
         &self,
@@ -30,7 +39,7 @@ impl RuleBook {
         path: &Path,
     ) -> Result<Vec<String>, LoadError> {
         let overlay = load(path).inspect_err(|error| {
-            *self.overlay_problem.write() = Some(error.brief());
+            self.note_overlay_problem(error.brief());
         })?;
         *self.overlay_problem.write() = None;
         let _reloading = self.rule_file().map(|file| file.reloading.lock());

@@ -33,6 +33,7 @@ async fn a_configuration_that_is_read_is_sent_to_a_client_that_comes_later() {
         headers: Vec::new(),
         tls: None,
         retry: RetryTimes {
+            is_jittered: true,
             initial: Duration::from_millis(20),
             max: Duration::from_millis(40),
         },

@@ -179,6 +179,8 @@ pub struct RuleSet {
     reads_host: bool,
     /// Whether any of them has permits that its clients share.
     has_shared_permits: bool,
+    /// Whether any of them has a condition.
+    has_conditions: bool,
     /// How rules are found that are written as descriptors. Then only by these.
     descriptors: Option<Arc<Descriptors>>,
     /// These as they were read, without the overlay, with the warnings.
@@ -309,6 +311,7 @@ impl RuleSet {
             attributes: Arc::new(ReadAttributes::of(&rules)),
             reads_host: rules.iter().any(|rule| rule.reads_host()),
             has_shared_permits: rules.iter().any(|rule| rule.has_shared_permits()),
+            has_conditions: rules.iter().any(|rule| rule.conditions().next().is_some()),
             rules,
             ..Self::default()
         }
@@ -418,6 +421,12 @@ impl RuleSet {
     #[doc(hidden)]
     pub fn reads(&self, attribute: &str) -> bool {
         self.attributes.has(attribute)
+    }
+
+    /// Whether any of them counts by this attribute.
+    #[doc(hidden)]
+    pub fn counts_by(&self, attribute: &str) -> bool {
+        self.attributes.is_counted(attribute)
     }
 
     /// Whether any of them asks for the host of a request: one without a host would escape it.

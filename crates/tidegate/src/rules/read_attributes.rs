@@ -14,6 +14,8 @@ use super::rule::{Cost, Rule};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ReadAttributes {
     names: HashSet<String, RandomState>,
+    /// Those in `per` of any rule.
+    counted: HashSet<String, RandomState>,
     /// Whether a rule may read any: it computes a name, or it is a descriptor.
     is_any: bool,
 }
@@ -30,6 +32,11 @@ impl ReadAttributes {
     /// Reads the same as [`Rule::reads`].
     fn add(&mut self, rule: &Rule) {
         self.is_any |= rule.descriptor.is_some();
+        for name in rule.per() {
+            if !self.counted.contains(name) {
+                self.counted.insert(name.clone());
+            }
+        }
         let cost = match &rule.cost {
             Cost::Attribute(name) => Some(name.as_str()),
             Cost::Fixed(_) => None,
@@ -59,6 +66,10 @@ impl ReadAttributes {
 
     pub(super) fn has(&self, name: &str) -> bool {
         self.is_any || self.names.contains(name)
+    }
+
+    pub(super) fn is_counted(&self, name: &str) -> bool {
+        self.counted.contains(name)
     }
 }
 
@@ -113,6 +124,7 @@ mod tests {
             assert_eq!(set.reads(name), by_rules, "{name}");
         }
         assert!(set.reads("region") && !set.reads("api_key"));
+        assert!(set.counts_by("user_id") && !set.counts_by("plan"));
         assert!(!RuleSet::empty().reads("user_id"));
     }
 

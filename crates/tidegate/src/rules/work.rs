@@ -27,7 +27,7 @@ impl RuleSet {
     /// Whether any rule has a condition.
     #[doc(hidden)]
     pub fn has_conditions(&self) -> bool {
-        self.iter().any(|rule| rule.conditions().next().is_some())
+        self.has_conditions
     }
 
     /// How many steps the conditions of the rules that may apply to a request take at the most. A step is about

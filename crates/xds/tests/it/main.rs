@@ -17,6 +17,7 @@ use tidegate_xds::{RetryTimes, XdsClient, XdsError, XdsEvent, XdsResponse, XdsSe
 
 /// Short, so that tests need not wait.
 const RETRY: RetryTimes = RetryTimes {
+    is_jittered: true,
     initial: Duration::from_millis(20),
     max: Duration::from_millis(40),
 };

@@ -6,7 +6,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use tidegate_server::grpc_messages::rate_limit::LimitCode;
+use tidegate_testkit::redis::RedisServer;
 
+use super::budgets::{BACKEND, DOMAIN, budgets};
 use super::called::one;
 use super::deployed::Deployed;
 use super::policy::Selector::Distinct;
@@ -45,36 +47,53 @@ fn confined(folder: &ProgramFolder) -> Command {
 
 #[test]
 fn it_follows_a_management_server_as_any_user_and_without_a_place_to_write() {
-    within_a_window(HOUR, || {
-        let listener = PolicyListener {
-            name: "confined",
-            routes: vec![route("/", &[rule(&[Distinct("x-user-id")], 3)])],
-        };
-        let limits = listener.limits();
-        let deployed = Deployed::start_as(None, &limits, confined);
-        let log = deployed
-            .server
-            .log
-            .wait_for("nothing is kept across restarts");
-        assert!(!log.contains("ERROR"), "{log}");
-        let pid = deployed.server.pid().as_raw_nonzero();
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        if rustix::process::geteuid().is_root() {
-            assert!(status.contains("\nUid:\t65534\t65534"), "{status}");
-        }
-        assert!(status.contains("\nCapEff:\t0000000000000000"), "{status}");
-        let mut caller = deployed.caller();
-        let domain = &limits[0];
-        let first = domain.descriptors[0].key.as_str();
-        let entries = [(first, first), ("rule-0-match-0", "one")];
-        for expected in [
-            LimitCode::Ok,
-            LimitCode::Ok,
-            LimitCode::Ok,
-            LimitCode::OverLimit,
-        ] {
-            let answer = caller.call(one(&domain.domain, &entries, None)).unwrap();
-            assert_eq!(answer.overall_code(), expected);
-        }
-    });
+    within_a_window(HOUR, || play(None));
+}
+
+#[test]
+fn it_counts_in_redis_as_any_user_and_without_a_place_to_write() {
+    within_a_window(HOUR, || play(Some(&RedisServer::start())));
+}
+
+/// A limit of requests, and a budget of tokens.
+fn play(redis: Option<&RedisServer>) {
+    let listener = PolicyListener {
+        name: "confined",
+        routes: vec![route("/", &[rule(&[Distinct("x-user-id")], 3)])],
+    };
+    let limits = [listener.limits(), budgets(&[("model", 20)])].concat();
+    let deployed = Deployed::start_as(redis.map(RedisServer::address), &limits, confined);
+    let log = deployed
+        .server
+        .log
+        .wait_for("nothing is kept across restarts");
+    assert!(!log.contains("ERROR"), "{log}");
+    let pid = deployed.server.pid().as_raw_nonzero();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    if rustix::process::geteuid().is_root() {
+        assert!(status.contains("\nUid:\t65534\t65534"), "{status}");
+    }
+    assert!(status.contains("\nCapEff:\t0000000000000000"), "{status}");
+    let mut caller = deployed.caller();
+    let domain = &limits[0];
+    let first = domain.descriptors[0].key.as_str();
+    let entries = [(first, first), ("rule-0-match-0", "one")];
+    for expected in [
+        LimitCode::Ok,
+        LimitCode::Ok,
+        LimitCode::Ok,
+        LimitCode::OverLimit,
+    ] {
+        let answer = caller.call(one(&domain.domain, &entries, None)).unwrap();
+        assert_eq!(answer.overall_code(), expected);
+    }
+    let entries = [("backend_name", BACKEND), ("model_name_override", "model")];
+    for (cost, expected) in [
+        (None, LimitCode::Ok),
+        (Some(30), LimitCode::OverLimit),
+        (None, LimitCode::OverLimit),
+    ] {
+        let answer = caller.call(one(DOMAIN, &entries, cost)).unwrap();
+        assert_eq!(answer.overall_code(), expected, "{cost:?}");
+    }
 }

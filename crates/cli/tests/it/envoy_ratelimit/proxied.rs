@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
+use tidegate_testkit::redis::RedisServer;
 use tidegate_testkit::wait_until;
 use tidegate_testkit_server::{ClientReply, HttpClient, PATIENCE, RecordingUpstream};
 
@@ -252,11 +253,23 @@ const ENVOY: &str = r#"static_resources:
 
 #[test]
 fn each_scenario_of_envoy_gateway_holds_through_envoy() {
+    play_all(None);
+}
+
+#[test]
+fn each_scenario_of_envoy_gateway_holds_through_envoy_over_redis() {
+    play_all(Some(&RedisServer::start()));
+}
+
+fn play_all(redis: Option<&RedisServer>) {
     within_a_window(HOUR, || {
+        if let Some(redis) = redis {
+            let _: String = redis.query(&["FLUSHALL"]);
+        }
         let scenarios = all();
         let listeners = scenarios.iter().flat_map(|scenario| &scenario.listeners);
         let domains: Vec<_> = listeners.clone().flat_map(PolicyListener::limits).collect();
-        let deployed = Deployed::start(None, &domains);
+        let deployed = Deployed::start(redis.map(RedisServer::address), &domains);
         let filters = scenarios.iter().flat_map(filters).collect::<Vec<_>>();
         let hosts: Vec<_> = listeners.map(Host::of).collect();
         let front = Front::start(&deployed, &filters, &hosts);
@@ -346,8 +359,21 @@ fn play(scenario: &Scenario, front: &Front, deployed: &Deployed) -> u32 {
 /// The budgets of the AI Gateway: a request counts as one, and its response as its tokens.
 #[test]
 fn a_budget_of_tokens_holds_through_envoy() {
+    play_budget(None);
+}
+
+#[test]
+fn a_budget_of_tokens_holds_through_envoy_over_redis() {
+    play_budget(Some(&RedisServer::start()));
+}
+
+fn play_budget(redis: Option<&RedisServer>) {
     within_a_window(HOUR, || {
-        let deployed = Deployed::start_for_models(None, &budgets::budgets(&[("model", 10)]));
+        if let Some(redis) = redis {
+            let _: String = redis.query(&["FLUSHALL"]);
+        }
+        let redis = redis.map(RedisServer::address);
+        let deployed = Deployed::start_for_models(redis, &budgets::budgets(&[("model", 10)]));
         let entry = |key: &str, value: &str| {
             format!("{{generic_key: {{descriptor_key: {key}, descriptor_value: {value}}}}}")
         };

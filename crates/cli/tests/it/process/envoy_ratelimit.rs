@@ -244,6 +244,35 @@ fn a_server_that_would_not_start_says_all_problems_by_their_variables() {
     assert!(run.stderr.starts_with("error: PORT: "), "{}", run.stderr);
 }
 
+/// `settings` refuses what `serve` refuses, and warns of what it starts with.
+#[test]
+fn settings_fail_where_a_start_does() {
+    let folder = ProgramFolder::new();
+    folder.write("wrong.yaml", "domain: ''\n");
+    let wrong = folder.file("wrong.yaml");
+    let absent = folder.file("absent");
+    #[rustfmt::skip]
+    let table: [(&[&str], &[(&str, &str)], i32, &str); 7] = [
+        (&["--as", "envoy-ratelimit"], &[("TIDEGATE_OVERLAY", &absent)],      0, "warning: cannot read the overlay"),
+        (&["--as", "envoy-ratelimit"], &[("TIDEGATE_RULES", &wrong)],         0, "wrong.yaml:1:9"),
+        (&["--as", "envoy-ratelimit"], &[("TIDEGATE_CLIENTS_FILE", &absent)], 2, "cannot read"),
+        (&["--as", "envoy-ratelimit"], &[("TIDEGATE_ADMIN", "127.0.0.1:0")],  2, "TIDEGATE_TOKEN"),
+        (&[],                          &[("TIDEGATE_OVERLAY", &absent)],      2, "cannot read the overlay"),
+        (&[],                          &[("TIDEGATE_RULES", &wrong)],         2, "wrong.yaml:1:9"),
+        (&["--as", "envoy-ratelimit"], &[],                                   0, ""),
+    ];
+    for (flags, variables, code, expected) in table {
+        let run = folder.run_with(&[&["settings"], flags].concat(), variables);
+        let whole = run.whole();
+        assert_eq!(run.code, Some(code), "{variables:?}\n{whole}");
+        assert!(whole.contains(expected), "{variables:?}\n{whole}");
+        if code == 2 {
+            let run = folder.run_with(&[&["serve"], flags].concat(), variables);
+            assert_eq!(run.code, Some(2), "{variables:?}\n{}", run.whole());
+        }
+    }
+}
+
 #[test]
 fn settings_are_shown_without_secrets() {
     let folder = ProgramFolder::new();

@@ -118,14 +118,14 @@ fn variables_of_others_are_read_in_this_mode_alone() {
 fn all_problems_are_reported_together_by_the_names_of_their_variables() {
     let set = [
         ("PORT", "http"),
-        ("HOST", "ratelimit.example.com"),
+        ("HOST", "ratelimit.invalid"),
         ("BACKEND_TYPE", "memcache"),
         ("TIDEGATE_HISTORY", "many"),
     ];
     let problems = load_as("htpp: 1\n", &set).unwrap_err();
     for expected in [
         "error: PORT: `http` is not a port",
-        "error: HOST: field `http`: `ratelimit.example.com:8080` is not an address",
+        "error: HOST: the host `ratelimit.invalid` is not known",
         "error: BACKEND_TYPE: counters in memcached are not exact",
         "error: TIDEGATE_HISTORY: field `history`",
         "unknown key `htpp`",

@@ -1,15 +1,11 @@
 //! Rules of a management server: each response has all of them, and is put in force whole or refused whole.
 //!
-//! `documents.rs` turns resources into the documents of a file, `last_good.rs` keeps them for a start without the server,
-//! `status.rs` reports. Who asks the server and logs the result is `crate::followed_xds`.
+//! `documents.rs` turns resources into the documents of a file, `status.rs` reports. Who asks the server and logs the
+//! result is `crate::followed_xds`.
 
 mod documents;
-mod last_good;
 mod status;
 
-pub(crate) use last_good::{LastGood, LastGoodStores};
-
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
@@ -18,10 +14,10 @@ use tidegate::rules::{RuleSet, RuleSettings};
 use tidegate::{Gate, Timestamp};
 use tidegate_codec::grpc::proto::rate_limit_config::ConfiguredDomain;
 use tidegate_xds::{XdsResponse, XdsSettings};
-use tokio::sync::watch;
 
 use super::change::{ChangeError, between};
 use super::kept::KeptVersions;
+use super::last_good::LastGood;
 use super::{Origin, RuleBook, missing_in, now, row};
 use documents::{decoded, documents, named, sort};
 
@@ -34,8 +30,6 @@ pub(super) struct XdsRules {
     node: String,
     pub(super) versions: Mutex<KeptVersions>,
     state: Mutex<XdsState>,
-    /// The last good rules, to be kept.
-    kept: watch::Sender<Option<Arc<LastGood>>>,
 }
 
 /// How far the management server is followed.
@@ -110,7 +104,6 @@ impl RuleBook {
             node: followed.node.clone(),
             versions: Mutex::new(versions),
             state: Mutex::new(state),
-            kept: watch::Sender::new(None),
         });
         let book = Self::new(origin, settings, u64::from(is_kept));
         book.has_rules.store(is_kept, Ordering::Release);
@@ -154,7 +147,7 @@ impl RuleBook {
                 *self.problem.write() = None;
                 self.loads.count(true);
                 if taken.version.is_some() {
-                    xds.keep();
+                    self.keep(xds.last_good());
                 }
             }
             Err(problem) => self.refuse(problem),
@@ -174,7 +167,7 @@ impl RuleBook {
         // Its resources were good with those that go.
         let taken = self.put_in_force(xds, gate, &domains, &[]).ok()?;
         xds.state.lock().held.clear();
-        xds.keep();
+        self.keep(xds.last_good());
         Some(taken)
     }
 
@@ -228,11 +221,6 @@ impl RuleBook {
         (taken.version, taken.changes) = (Some(version), changes);
         Ok(taken)
     }
-
-    /// The last good rules, each time that they change.
-    pub(crate) fn last_good(&self) -> Option<watch::Receiver<Option<Arc<LastGood>>>> {
-        self.xds().map(|xds| xds.kept.subscribe())
-    }
 }
 
 impl XdsRules {
@@ -243,17 +231,16 @@ impl XdsRules {
         }
     }
 
-    /// Asks for the rules in force to be kept.
-    fn keep(&self) {
+    /// The rules in force, to be kept.
+    fn last_good(&self) -> LastGood {
         let state = self.state.lock();
-        let last_good = LastGood {
+        LastGood {
             node: self.node.clone(),
             version: state.server_version.clone().unwrap_or_default(),
             received: state.received.unwrap_or_else(now).as_micros(),
             domains: state.published.clone(),
-        };
-        drop(state);
-        self.kept.send_replace(Some(Arc::new(last_good)));
+            files: Vec::new(),
+        }
     }
 }
 

@@ -3,10 +3,11 @@
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
-use tidegate::{Micros, Timestamp};
+use tidegate::Timestamp;
 use tidegate_listen::Labels;
 use tidegate_xds::XdsError;
 
+use super::super::report::age;
 use super::super::{RuleBook, now};
 use crate::telemetry::{counter, gauge};
 
@@ -127,35 +128,5 @@ impl RuleBook {
             "Unix time at which the rules in force were last received",
             gauge(received),
         );
-    }
-}
-
-/// A time as people say it.
-fn age(since: Micros) -> String {
-    let seconds = since.get() / 1_000_000;
-    match seconds {
-        0..120 => format!("{seconds} s"),
-        120..7_200 => format!("{} min", seconds / 60),
-        7_200..172_800 => format!("{} h", seconds / 3_600),
-        _ => format!("{} days", seconds / 86_400),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ages_by_hand() {
-        for (seconds, expected) in [
-            (0, "0 s"),
-            (119, "119 s"),
-            (120, "2 min"),
-            (7_199, "119 min"),
-            (7_200, "2 h"),
-            (172_800, "2 days"),
-        ] {
-            assert_eq!(age(Micros::from_seconds(seconds)), expected);
-        }
     }
 }

@@ -151,6 +151,55 @@ fn what_is_no_call_is_a_bad_request_in_plain_text() {
 }
 
 #[test]
+fn a_body_that_is_too_large_is_a_bad_request_too() {
+    let folder = TestFolder::new();
+    let server = serve(&folder, RULES, &[]);
+    let mut client = HttpClient::to(server.address);
+    let head = "POST /json HTTP/1.1\r\nhost: a\r\ncontent-length: 8388609\r\n\r\n";
+    client.send(head).unwrap();
+    let reply = client.reply().unwrap();
+    assert_eq!((reply.status, &*reply.body), (400, "Bad Request\n"));
+    let media_type = reply.header("content-type").unwrap();
+    assert_eq!(media_type, "text/plain; charset=utf-8");
+}
+
+#[test]
+fn an_overlay_that_cannot_be_used_at_the_start_is_an_error_and_none() {
+    let folder = TestFolder::new();
+    folder.write(
+        "overlay.yaml",
+        "- {path: '**', tidegate: {algorithm: none}}\n",
+    );
+    let overlay = folder.file("overlay.yaml");
+    let server = serve(
+        &folder,
+        RULES,
+        &[
+            ("TIDEGATE_OVERLAY", &overlay),
+            ("TIDEGATE_TOKEN", "sixteen-letters."),
+            ("LOG_LEVEL", "info"),
+        ],
+    );
+    let log = server.log.wait_for("no overlay is in force");
+    assert!(
+        log.contains("ERROR") && log.contains("overlay.yaml:1"),
+        "{log}"
+    );
+    let (_, ready) = get(&server, "/readyz");
+    assert!(ready.contains("overlay.yaml"), "{ready}");
+    let body = json!({"domain": "infra/gw/http", "descriptors": [{"entries": [{"key": "user", "value": "u1"}]}]});
+    let mut client = HttpClient::to(server.address);
+    assert_eq!(ask(&mut client, "POST /json", &body).0, 200);
+    folder.write(
+        "overlay.yaml",
+        "- {path: '**', tidegate: {algorithm: token_bucket, burst: 2}}\n",
+    );
+    server.log.wait_for("the overlay was read again");
+    let (_, ready) = get(&server, "/readyz");
+    assert!(!ready.contains("overlay.yaml"), "{ready}");
+}
+
+#[test]
 fn the_limits_in_force_are_listed_sorted() {
     let folder = TestFolder::new();
     let server = serve(&folder, RULES, &[]);

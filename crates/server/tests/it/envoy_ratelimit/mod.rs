@@ -3,6 +3,7 @@
 mod endpoints;
 mod listener;
 mod open;
+mod situations;
 
 use tidegate_testkit_server::{HttpClient, TestFolder};
 

@@ -1,6 +1,7 @@
 //! What is open: without a token only the endpoints of envoyproxy/ratelimit, with one the API in addition.
 
 use serde_json::{Value, json};
+use tidegate_server::{Config, Overrides};
 use tidegate_testkit_server::{HttpClient, TestFolder};
 
 use super::{RULES, get, serve};
@@ -50,6 +51,115 @@ fn without_a_token_there_is_nothing_but_what_envoyproxy_ratelimit_has() {
     }
     assert_eq!(get(&server, "/healthz").0, 200);
     assert_eq!(get(&server, "/healthcheck").0, 200);
+}
+
+/// Every listener besides the one of HTTP answers what envoyproxy/ratelimit answers there, and nothing of the API.
+#[test]
+fn without_a_token_no_other_port_has_more() {
+    let folder = TestFolder::new();
+    let prometheus = [
+        ("USE_PROMETHEUS", "true"),
+        ("PROMETHEUS_ADDR", "127.0.0.1:0"),
+    ];
+    let server = serve(&folder, RULES, &prometheus);
+    let allowed = [
+        (server.debug.unwrap(), &["/", "/rlconfig", "/stats"][..]),
+        (server.prometheus.unwrap(), &["/metrics"]),
+    ];
+    for (address, pages) in allowed {
+        let mut client = HttpClient::to(address);
+        for path in paths()
+            .iter()
+            .map(String::as_str)
+            .chain(["/healthz", "/healthcheck", "/json"])
+        {
+            let expected = if pages.contains(&path) { 200 } else { 404 };
+            let reply = client.ask(&format!("GET {path}"), "");
+            assert_eq!(reply.status, expected, "{address} {path}");
+        }
+    }
+    let mut grpc = HttpClient::to(server.grpc.unwrap());
+    for path in paths() {
+        let reply = grpc.ask(&format!("GET {path}"), "");
+        assert!(
+            matches!(reply.status, 404 | 415),
+            "{path}: {}",
+            reply.status
+        );
+    }
+    assert_eq!((server.admin, server.resp), (None, None));
+}
+
+#[test]
+fn without_a_token_other_listeners_are_refused_and_with_one_guarded() {
+    let folder = TestFolder::new();
+    folder.write("rules.yaml", RULES);
+    let arguments = ["--as", "envoy-ratelimit", "--rules", "rules.yaml"];
+    let listeners = [
+        "--admin",
+        "127.0.0.1:0",
+        "--resp",
+        "127.0.0.1:0",
+        "--grpc",
+        "127.0.0.1:0",
+    ];
+    for listener in [&listeners[..2], &listeners[2..4]] {
+        let variable = format!(
+            "TIDEGATE_{}",
+            listener[0].trim_start_matches('-').to_uppercase()
+        );
+        let set = [
+            ("TIDEGATE_AS", "envoy-ratelimit"),
+            (&*variable, listener[1]),
+        ];
+        let refused = load(&set).unwrap_err();
+        let expected = format!(
+            "error: {variable}: field `{}`: in place of",
+            listener[0].trim_start_matches('-')
+        );
+        assert!(
+            refused.contains(&expected) && refused.contains("TIDEGATE_TOKEN"),
+            "{refused}"
+        );
+        load(&[&set[..], &TOKEN].concat()).unwrap();
+    }
+
+    let server = folder.serve_with(&[&arguments[..], &listeners].concat(), &TOKEN);
+    let mut http = HttpClient::to(server.address);
+    // What an ordinary server has there besides an admin listener, and the endpoints of envoyproxy/ratelimit.
+    for (call, expected) in [
+        ("GET /healthcheck", 200),
+        ("GET /healthz", 200),
+        ("GET /readyz", 200),
+        ("POST /json", 400),
+        ("POST /v1/check", 401),
+        ("GET /v1/rules", 404),
+        ("GET /metrics", 404),
+        ("GET /console/", 404),
+    ] {
+        assert_eq!(http.ask(call, "{}").status, expected, "{call}");
+    }
+    let mut admin = HttpClient::to(server.admin.unwrap());
+    assert_eq!(admin.ask("GET /v1/rules", "").status, 401);
+    let authorization = [("authorization", "Bearer sixteen-letters.")];
+    assert_eq!(
+        admin.ask_with("GET /v1/rules", &authorization, "").status,
+        200
+    );
+}
+
+/// The settings that variables make.
+fn load(set: &[(&str, &str)]) -> Result<(), String> {
+    let variable = |name: &str| {
+        let found = set.iter().find(|(known, _)| *known == name)?;
+        Some(found.1.to_owned())
+    };
+    let loaded = Config::load(&Overrides {
+        environment: &variable,
+        variables: set.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        flags: Vec::new(),
+    });
+    loaded.map(drop).map_err(|error| error.to_string())
 }
 
 #[test]

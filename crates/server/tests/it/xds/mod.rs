@@ -19,7 +19,7 @@ use tidegate_testkit_xds::{
 use crate::Server;
 
 /// A domain in which each user has so many requests a day.
-fn users(name: &str, requests: u32) -> ConfiguredDomain {
+pub(crate) fn users(name: &str, requests: u32) -> ConfiguredDomain {
     domain(name, [limited("user", "", per(requests, Unit::Day))])
 }
 
@@ -70,12 +70,12 @@ impl Followed {
     }
 }
 
-fn at(address: SocketAddr) -> ManagementServer {
+pub(crate) fn at(address: SocketAddr) -> ManagementServer {
     ManagementServer::serve(address, ServedOver::Tcp)
 }
 
 /// The next stream, after its first request.
-fn first_stream(management: &ManagementServer) -> ServedStream {
+pub(crate) fn first_stream(management: &ManagementServer) -> ServedStream {
     let stream = management.stream();
     let first = stream.request().unwrap();
     assert_eq!(first.node.unwrap().id, "envoy-ratelimit");
@@ -83,7 +83,7 @@ fn first_stream(management: &ManagementServer) -> ServedStream {
 }
 
 /// Sends domains. When this returns, they are in force.
-fn assert_accepted(stream: &ServedStream, version: &str, domains: &[ConfiguredDomain]) {
+pub(crate) fn assert_accepted(stream: &ServedStream, version: &str, domains: &[ConfiguredDomain]) {
     let answered = stream.publish(version, encoded(domains));
     assert_eq!(answered.error_detail, None);
     assert_eq!(answered.version_info, version);

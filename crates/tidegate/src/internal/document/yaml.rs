@@ -26,7 +26,8 @@ impl Source {
         documents.pop()
     }
 
-    /// Reads the text as YAML, of which a file may hold several documents; one at least, if that is empty.
+    /// Reads the text as YAML, of which a file may hold several documents; one at least, if that is empty. Other empty ones
+    /// are left out.
     #[doc(hidden)]
     pub fn read_all(&self, problems: &mut Problems) -> Option<Vec<Node>> {
         let most = |expanded: &Expanded| {
@@ -36,7 +37,13 @@ impl Source {
                 MAX_TEXT
             }
         };
-        self.read_within(most, problems)
+        let mut documents = self.read_within(most, problems)?;
+        // A `---` at the end, with nothing or a comment after it, begins no document that anyone wrote.
+        let mut is_first = true;
+        documents.retain(|document| {
+            std::mem::take(&mut is_first) || !matches!(document.value, Value::Null)
+        });
+        Some(documents)
     }
 
     fn read_within(
@@ -543,6 +550,28 @@ mod tests {
         assert!(!read(&format!("{}rules: []\ndescriptors: []\n", long(90))));
         assert!(!read(&format!("{}a: {{descriptors: []}}\n", long(90))));
         assert!(!read(&" ".repeat((64 << 20) + 1)));
+    }
+
+    #[test]
+    fn empty_documents_after_the_first_are_left_out() {
+        #[rustfmt::skip]
+        let table = [
+            ("a: 1\n---\n",                 1),
+            ("a: 1\n---\n# a comment\n",    1),
+            ("a: 1\n---\n---\nb: 2\n",      2),
+            ("a: 1\n---\nnull\n...\n",      1),
+            ("---\n---\na: 1\n",            2),
+            ("",                            1),
+        ];
+        for (text, expected) in table {
+            let mut problems = Problems::new();
+            let read = Source::new("f", text).read_all(&mut problems).unwrap();
+            assert_eq!(
+                (read.len(), problems),
+                (expected, Problems::new()),
+                "{text:?}"
+            );
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
-//! The last good rules, for a start while the management server is away: what was received, with its version and time.
+//! The last good rules, for a start while the management server is away or a file is wrong: what was received or read,
+//! with its time.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use prost::Message;
@@ -17,6 +19,7 @@ const OPENING: &[u8] = b"tidegate xds-last-good 1 ";
 /// What is kept.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct LastGood {
+    /// The id of the node; of files, see [`node_of_files`].
     #[prost(string, tag = "1")]
     pub(super) node: String,
     /// The version of the management server.
@@ -27,6 +30,23 @@ pub(crate) struct LastGood {
     pub(super) received: u64,
     #[prost(message, repeated, tag = "4")]
     pub(super) domains: Vec<ConfiguredDomain>,
+    /// Or the files.
+    #[prost(message, repeated, tag = "5")]
+    pub(super) files: Vec<KeptFile>,
+}
+
+/// A file that rules were read from.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(super) struct KeptFile {
+    #[prost(string, tag = "1")]
+    pub(super) path: String,
+    #[prost(string, tag = "2")]
+    pub(super) text: String,
+}
+
+/// What stands for the id of a node where rules are files.
+pub(crate) fn node_of_files(path: &Path) -> String {
+    format!("files:{}", path.display())
 }
 
 /// Where they are kept: in both, if both are there.
@@ -59,7 +79,7 @@ impl LastGood {
 impl LastGoodStores {
     /// The newer one of those that are kept for a node. Waits for the disk and for Redis.
     pub(crate) async fn load(&self, node: &str) -> Option<LastGood> {
-        let lost = "the last good rules of the management server are lost";
+        let lost = "the last good rules are lost";
         let in_file = self.data.as_ref();
         let in_file = in_file.and_then(|data| data.load(FILE, lost, LastGood::from_bytes));
         let in_redis = match &self.redis {
@@ -83,7 +103,7 @@ impl LastGoodStores {
             let writing = tokio::task::spawn_blocking(move || data.write(FILE, &bytes));
             if let Ok(Err(error)) = writing.await {
                 tracing::error!(
-                    "the rules are in force but could not be stored for a start without their management server: {error}"
+                    "the rules are in force but could not be stored for a start without their source: {error}"
                 );
             }
         }
@@ -107,6 +127,7 @@ mod tests {
             version: "7".to_owned(),
             received: 1_794_770_000_000_000,
             domains: vec![tidegate_testkit_xds::domain("edge", [])],
+            files: Vec::new(),
         };
         let bytes = kept.to_bytes();
         assert_eq!(LastGood::from_bytes(&bytes), Some(kept));
