@@ -3,13 +3,15 @@
 //! Rules come from one source: a watched file or folder (`file.rs`), a management server (`xds/`), the data directory, or
 //! the Redis that servers share (`shared.rs`). The API changes the latter two (`change.rs`). In each case a change is
 //! atomic, and the gate gets it immediately. `overlay.rs` changes how limits are counted.
-//! `kept.rs` reads earlier versions, `diff.rs` compares them. `last_good.rs` keeps rules of others for the next start.
+//! `kept.rs` reads earlier versions, `diff.rs` compares them. `last_good.rs` keeps rules of others for the next
+//! start, `kept_files.rs` those of files.
 
 mod change;
 mod diff;
 mod file;
 mod folder;
 mod kept;
+mod kept_files;
 mod last_good;
 mod loads;
 pub(crate) mod overlay;
@@ -43,7 +45,7 @@ use crate::data_dir::{DataDir, DataDirError, Row, checksum};
 pub use crate::shared_document::{FollowError, SharedChangeError};
 use file::RuleTexts;
 use kept::KeptVersions;
-use last_good::{LastGood, node_of_files};
+use last_good::LastGood;
 use loads::Loads;
 use tokio::sync::watch;
 
@@ -154,33 +156,6 @@ impl RuleBook {
         Ok((book, rules, problems))
     }
 
-    /// The node whose last good rules a start goes on with, if those of its file or folder cannot be used.
-    pub(crate) fn lacks_last_good(&self) -> Option<String> {
-        let file = self.rule_file().filter(|_| !self.has_rules())?;
-        Some(node_of_files(&file.rules.path))
-    }
-
-    /// Goes on with files of an earlier run.
-    pub(crate) fn go_on_with(&self, last_good: &LastGood) -> Option<RuleSet> {
-        let file = self.rule_file()?;
-        let texts = RuleTexts::of_last_good(&file.rules, last_good);
-        let rules = match texts.rules(&file.rules, &self.settings) {
-            Ok(rules) => rules,
-            Err(error) => {
-                let problem = error.logged();
-                tracing::warn!("the last good rules cannot be used by this program: {problem}");
-                return None;
-            }
-        };
-        let at = last_good.received();
-        let age = report::age(now().since(at));
-        tracing::warn!("the last good rules are in force, read {age} ago");
-        self.next_version();
-        self.begin_with(file.kind(), &rules, at);
-        self.has_rules.store(true, Ordering::Release);
-        Some(rules)
-    }
-
     /// Notes the first version of rules of a file.
     fn begin_with(&self, kind: &str, rules: &RuleSet, at: Timestamp) {
         if let Some(file) = self.rule_file() {
@@ -190,13 +165,6 @@ impl RuleBook {
                 ..row(1, kind.to_owned(), changes)
             };
             file.versions.lock().push(row, &rules.written());
-        }
-    }
-
-    /// Asks for these to be kept, where a start goes on with them.
-    fn keep_files(&self, texts: &RuleTexts) {
-        if let Some(file) = self.rule_file().filter(|file| file.rules.is_lenient) {
-            self.keep(texts.last_good(&file.rules.path));
         }
     }
 
