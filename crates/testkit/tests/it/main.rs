@@ -3,6 +3,7 @@
 mod architecture;
 mod cluster;
 mod fault_proxy;
+mod instructions;
 mod linearizability;
 mod public_api;
 mod published;
