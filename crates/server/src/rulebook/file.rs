@@ -154,9 +154,10 @@ impl RuleTexts {
                     Self::Folder(folder) => folder.render(&problems),
                 },
                 // In place of another server, only the log says what is wrong.
-                logged: match path.is_lenient {
-                    true => in_full(&path.path, &problems),
-                    false => brief.clone(),
+                logged: if path.is_lenient {
+                    in_full(&path.path, &problems)
+                } else {
+                    brief.clone()
                 },
                 brief,
             }

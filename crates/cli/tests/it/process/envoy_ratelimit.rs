@@ -252,23 +252,30 @@ fn settings_fail_where_a_start_does() {
     let wrong = folder.file("wrong.yaml");
     let absent = folder.file("absent");
     #[rustfmt::skip]
-    let table: [(&[&str], &[(&str, &str)], i32, &str); 7] = [
-        (&["--as", "envoy-ratelimit"], &[("TIDEGATE_OVERLAY", &absent)],      0, "warning: cannot read the overlay"),
-        (&["--as", "envoy-ratelimit"], &[("TIDEGATE_RULES", &wrong)],         0, "wrong.yaml:1:9"),
-        (&["--as", "envoy-ratelimit"], &[("TIDEGATE_CLIENTS_FILE", &absent)], 2, "cannot read"),
-        (&["--as", "envoy-ratelimit"], &[("TIDEGATE_ADMIN", "127.0.0.1:0")],  2, "TIDEGATE_TOKEN"),
-        (&[],                          &[("TIDEGATE_OVERLAY", &absent)],      2, "cannot read the overlay"),
-        (&[],                          &[("TIDEGATE_RULES", &wrong)],         2, "wrong.yaml:1:9"),
-        (&["--as", "envoy-ratelimit"], &[],                                   0, ""),
+    let table = [
+        // in place   variable                  value           code  said
+        (true,        "TIDEGATE_OVERLAY",       &*absent,       0,    "warning: cannot read the overlay"),
+        (true,        "TIDEGATE_RULES",         &*wrong,        0,    "wrong.yaml:1:9"),
+        (true,        "TIDEGATE_CLIENTS_FILE",  &*absent,       2,    "cannot read"),
+        (true,        "TIDEGATE_ADMIN",         "127.0.0.1:0",  2,    "TIDEGATE_TOKEN"),
+        (false,       "TIDEGATE_OVERLAY",       &*absent,       2,    "cannot read the overlay"),
+        (false,       "TIDEGATE_RULES",         &*wrong,        2,    "wrong.yaml:1:9"),
+        (true,        "PORT",                   "0x1F90",       0,    "http: 0.0.0.0:8080"),
     ];
-    for (flags, variables, code, expected) in table {
-        let run = folder.run_with(&[&["settings"], flags].concat(), variables);
-        let whole = run.whole();
-        assert_eq!(run.code, Some(code), "{variables:?}\n{whole}");
-        assert!(whole.contains(expected), "{variables:?}\n{whole}");
+    for (is_in_place, name, value, code, expected) in table {
+        let flags: &[&str] = if is_in_place {
+            &["--as", "envoy-ratelimit"]
+        } else {
+            &[]
+        };
+        let run = |command| folder.run_with(&[&[command], flags].concat(), &[(name, value)]);
+        let settings = run("settings");
+        let whole = settings.whole();
+        assert_eq!(settings.code, Some(code), "{name}={value}\n{whole}");
+        assert!(whole.contains(expected), "{name}={value}\n{whole}");
         if code == 2 {
-            let run = folder.run_with(&[&["serve"], flags].concat(), variables);
-            assert_eq!(run.code, Some(2), "{variables:?}\n{}", run.whole());
+            let served = run("serve");
+            assert_eq!(served.code, Some(2), "{name}={value}\n{}", served.whole());
         }
     }
 }
