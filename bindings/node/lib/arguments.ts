@@ -3,9 +3,18 @@
 /** The largest cost. */
 const MAX_COST = 2 ** 50
 
+/** The longest time of a timer. A longer one would end immediately. */
+export const LONGEST_TIMER = 2 ** 31 - 1
+
 /** A missing identity must not become a counter that clients share. */
 export function notAKey(key: unknown): TypeError {
   return new TypeError(`\`${shown(key)}\` is not a key; give a string`)
+}
+
+/** A key after a prefix. Checked before they are joined: `undefined` joined with a prefix is a string. */
+export function prefixed(prefix: string, key: unknown): string {
+  if (typeof key !== 'string') throw notAKey(key)
+  return prefix === '' ? key : prefix + key
 }
 
 /** Throws unless this is a cost. */

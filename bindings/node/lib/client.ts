@@ -1,6 +1,7 @@
 // A client of the server's HTTP API, for services and edge runtimes: only `fetch` is needed.
 
-import { checkCost, milliseconds, shown } from './arguments.js'
+import { LONGEST_TIMER, checkCost, milliseconds, shown } from './arguments.js'
+import { chargedBy } from './charged.js'
 import { StoreError } from './errors.js'
 
 /** What is known of a request: names and texts. */
@@ -66,7 +67,7 @@ export class Client {
   constructor(url: string | URL, options: ClientOptions = {}) {
     this.#url = new URL(url).href.replace(/\/+$/, '')
     this.#token = options.token
-    this.#timeoutMs = milliseconds('timeoutMs', options.timeoutMs, 100)
+    this.#timeoutMs = Math.min(milliseconds('timeoutMs', options.timeoutMs, 100), LONGEST_TIMER)
     this.#fetch = options.fetch
   }
 
@@ -80,6 +81,7 @@ export class Client {
 
   /** Decides up to 1,000 requests, each on its own. */
   async checkBatch(checks: readonly CheckQuestion[]): Promise<CheckAnswer[]> {
+    if (!Array.isArray(checks)) throw new TypeError(`\`${shown(checks)}\` is not a batch; give an array of \`{ attributes, cost }\``)
     const response = await this.#call('POST', '/v1/check/batch', { checks: checks.map(question) })
     const decisions = (response.json as { decisions?: unknown } | undefined)?.decisions
     if (response.status !== 200 || !Array.isArray(decisions)) throw refused(response)
@@ -117,7 +119,7 @@ export class Client {
       return { status: response.status, json: parsed(text), headers: found.filter((pair): pair is [string, string] => pair[1] !== null) }
     } catch (error) {
       const message = controller.signal.aborted ? `the server did not answer within ${this.#timeoutMs} ms` : `the server could not be asked: ${(error as Error | undefined)?.message ?? shown(error)}`
-      throw new StoreError(message, null, { cause: error })
+      throw new StoreError(message, controller.signal.aborted ? null : chargedBy(error), { cause: error })
     } finally {
       clearTimeout(timer)
     }
@@ -157,10 +159,14 @@ function decided(answer: Record<string, unknown>, headers: [string, string][]): 
   }
 }
 
-/** The server answered, and decided nothing. */
-function refused(response: ServerResponse): StoreError {
-  const { title, detail } = (response.json ?? {}) as { title?: string; detail?: string }
-  return new StoreError(`the server answered ${response.status}: ${detail ?? title ?? 'not an answer of Tidegate'}`, false)
+/** The server, or a proxy in front of it, answered without a decision. */
+function refused({ status, json }: ServerResponse): StoreError {
+  const problem = (json ?? {}) as { title?: unknown; detail?: unknown; status?: unknown }
+  const reported = [problem.detail, problem.title].find((text) => typeof text === 'string')
+  // A proxy that got no answer answers itself: the server may have charged.
+  const isOfServer = problem.status === status && typeof problem.detail === 'string' && ![502, 504].includes(status)
+  const isCertain = isOfServer || (status >= 400 && status < 500)
+  return new StoreError(`the server answered ${status}: ${reported ?? 'not an answer of Tidegate'}`, isCertain ? false : null)
 }
 
 function parsed(text: string): unknown {

@@ -29,7 +29,7 @@ export interface KeyCounters {
   /** Answers whether a request would be allowed. */
   peek(key: string, limit: number, windowMs: number, now: number): boolean
   /** Takes one request back, which was charged at this time. */
-  giveBack(key: string, chargedAt: number, now: number): void
+  giveBack(key: string, chargedAt: number, windowMs: number, now: number): void
   /** Forgets what a key has used of this limit. */
   reset(key: string, limit: number, windowMs: number, now: number): void
   clear(): void
@@ -83,15 +83,15 @@ export class Counters implements KeyCounters {
     return new Date(this.resetAt)
   }
 
-  /** Counts `limit` in `windowMs` from now on. Throws if that is no limit. */
+  /** Counts `limit`, or the largest that can be counted, in `windowMs` from now on. Throws if that is no limit. */
   set(limit: number, windowMs: number): void {
-    if (typeof limit !== 'number' || !(limit <= MAX_COUNT)) throw new LimitError(`\`${shown(limit)}\` is not a limit; give at most ${MAX_COUNT}`)
-    checked(wasm.limiter_set(this.#limiter, Math.floor(limit), windowMs))
+    if (typeof limit !== 'number' || Number.isNaN(limit)) throw new LimitError(`\`${shown(limit)}\` is not a limit; give a number`)
+    checked(wasm.limiter_set(this.#limiter, Math.floor(Math.min(limit, MAX_COUNT)), windowMs))
     this.#count = limit
     this.#windowMs = windowMs
   }
 
-  giveBack(key: string, chargedAt: number, now: number): void {
+  giveBack(key: string, chargedAt: number, _windowMs: number, now: number): void {
     const length = this.#write(key)
     wasm.limiter_give_back(this.#limiter, length, 1, chargedAt, now)
   }
@@ -125,12 +125,8 @@ export class Counters implements KeyCounters {
     return code === 1
   }
 
-  /** The built-in stores count numbers, too; a missing identity must not become a counter that clients share. */
   #write(key: string): number {
-    if (typeof key !== 'string') {
-      if (typeof key !== 'number' && typeof key !== 'bigint') throw notAKey(key)
-      key = String(key)
-    }
+    if (typeof key !== 'string') throw notAKey(key)
     if (!this.#isOpen) {
       writeSecret()
       wasm.limiter_open(this.#limiter)

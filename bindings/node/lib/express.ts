@@ -1,11 +1,13 @@
 // The store of express-rate-limit, and of hono-rate-limiter, whose stores have the same methods.
 
+import { prefixed } from './arguments.js'
 import { Counters, countersFor, type KeyCounters } from './counters.js'
 import { LimitError } from './errors.js'
 import { FixedWindows, type OpenWindow } from './fixed_windows.js'
 import { forgetAll, giveBack } from './internal.js'
 import type { AlgorithmName } from './limiter.js'
-import { andThen, givenLimiter, hitsOf, timeOf, waitOf, type Eventually, type StoreChoice } from './store_limiter.js'
+import { andThen, givenLimiter, hitsOf, timeOf, waitOf, wasCharged, type Eventually, type StoreChoice } from './store_limiter.js'
+import { Uncharged } from './uncharged.js'
 import { sweepEvery, type Interval } from './waiting.js'
 
 export interface TidegateStoreOptions extends StoreChoice {
@@ -50,6 +52,8 @@ export class TidegateStore {
   readonly #limiter: ReturnType<typeof givenLimiter>
   /** When keys were last charged, if requests may be taken back and that depends on it. */
   readonly #charges = new Map<string, number>()
+  /** Requests that were not charged, if requests may be taken back. */
+  readonly #uncharged = new Uncharged(MAX_CHARGES)
   #limit = 5
   #windowMs = 60_000
   /** Whether there is anything to count: a limit of nothing denies without. */
@@ -110,30 +114,34 @@ export class TidegateStore {
     const now = Date.now()
     if (this.#plainWindows !== undefined) return this.#plainWindows.hit(key, this.#windowMs, now)
     if (this.#problem !== undefined) throw this.#problem
-    const name = this.prefix === '' ? key : this.prefix + key
+    const name = prefixed(this.prefix, key)
     if (this.#windows !== undefined && this.#isCounted) return this.#windows.hit(name, this.#windowMs, now)
     const counters = this.#counters
     if (counters === undefined) return this.#ask(name, now)
     if (!this.#isCounted) return { totalHits: this.#windowMs > 0 ? this.#limit + 1 : 1, resetTime: new Date(now + this.#windowMs) }
     const isAllowed = counters.charge(name, this.#limit, this.#windowMs, now)
-    if (!isAllowed) return { totalHits: this.#limit + 1, resetTime: new Date(now + counters.retry) }
+    if (!isAllowed) {
+      if (this.#remembersCharges) this.#uncharged.add(name, now + counters.retry, now)
+      return { totalHits: this.#limit + 1, resetTime: new Date(now + counters.retry) }
+    }
     if (this.#remembersCharges) this.#remember(name, counters.at)
     return { totalHits: counters.used, resetTime: counters.resetTime }
   }
 
-  /** Takes back a request of a key. */
+  /** Takes back a request of a key. A denied one has charged nothing, but the frameworks take it back as any other. */
   decrement(key: string): Eventually<void> {
-    const [now, name] = [Date.now(), this.#named(key)]
+    const [now, name] = [Date.now(), prefixed(this.prefix, key)]
+    if (this.#uncharged.take(name, now)) return
     const chargedAt = this.#charges.get(name)
     this.#charges.delete(name)
     if (this.#counters === undefined) return this.#limiter![giveBack](name, 1, chargedAt ?? now)
     // A moment later, so that it is certainly after a reset of the same instant.
-    if (this.#isCounted) this.#counters.giveBack(name, chargedAt ?? now + 0.001, now)
+    if (this.#isCounted) this.#counters.giveBack(name, chargedAt ?? now + 0.001, this.#windowMs, now)
   }
 
   /** What a key has used; nothing if it has used nothing. */
   get(key: string): Eventually<HitInfo | undefined> {
-    const [now, name] = [Date.now(), this.#named(key)]
+    const [now, name] = [Date.now(), prefixed(this.prefix, key)]
     if (this.#counters === undefined) {
       return andThen(this.#limiter!.peek(name, 0), (decision) => {
         const totalHits = Math.max(0, this.#limit - decision.remaining)
@@ -149,17 +157,19 @@ export class TidegateStore {
 
   /** Forgets what a key has used. */
   resetKey(key: string): Eventually<void> {
-    const name = this.#named(key)
+    const name = prefixed(this.prefix, key)
     this.#charges.delete(name)
+    this.#uncharged.delete(name)
     if (this.#counters === undefined) return this.#limiter!.reset(name)
     if (this.#isCounted) this.#counters.reset(name, this.#limit, this.#windowMs, Date.now())
   }
 
   /** Forgets what all keys have used. */
-  resetAll(): void {
+  resetAll(): Eventually<void> {
     this.#charges.clear()
+    this.#uncharged.clear()
     if (this.#limiter === undefined) return this.#counters!.clear()
-    if (this.#limiter[forgetAll] === undefined) throw new TypeError('counters in Redis are shared with others; reset keys one by one')
+    if (this.#limiter[forgetAll] === undefined) return Promise.reject(new TypeError('counters in Redis are shared with others; reset keys one by one'))
     this.#limiter[forgetAll]()
   }
 
@@ -167,18 +177,19 @@ export class TidegateStore {
   shutdown(): void {
     clearInterval(this.interval)
     this.#charges.clear()
+    this.#uncharged.clear()
     this.#counters?.clear()
   }
 
   #ask(name: string, now: number): Eventually<HitInfo> {
     return andThen(this.#limiter!.check(name), (decision) => {
-      if (decision.allowed && this.#remembersCharges) this.#remember(name, timeOf(decision))
-      return { totalHits: hitsOf(decision, this.#limit), resetTime: new Date(now + waitOf(decision, now)) }
+      const resetTime = new Date(now + waitOf(decision, now))
+      if (this.#remembersCharges) {
+        if (wasCharged(decision)) this.#remember(name, timeOf(decision))
+        else this.#uncharged.add(name, resetTime.getTime(), Date.now())
+      }
+      return { totalHits: hitsOf(decision, this.#limit), resetTime }
     })
-  }
-
-  #named(key: string): string {
-    return this.prefix === '' ? key : this.prefix + key
   }
 
   #remember(name: string, at: number): void {

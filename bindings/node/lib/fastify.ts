@@ -1,9 +1,10 @@
 // The store of @fastify/rate-limit.
 
+import { prefixed } from './arguments.js'
 import { countersFor } from './counters.js'
 import { LimitError } from './errors.js'
 import type { AlgorithmName } from './limiter.js'
-import { andThen, givenLimiter, hitsOf, waitOf, type StoreChoice } from './store_limiter.js'
+import { givenLimiter, hitsOf, waitOf, type StoreChoice } from './store_limiter.js'
 
 export interface FastifyStoreOptions extends StoreChoice {
   /** How to count: `fixed_window` by default, which counts denied requests as the built-in store does. */
@@ -15,6 +16,8 @@ export interface FastifyRateLimitOptions {
   ban?: number
   continueExceeding?: boolean
   exponentialBackoff?: boolean
+  /** Of a route: what is known of it. */
+  routeInfo?: { method?: string | readonly string[]; url?: string }
 }
 
 export interface FastifyUsage {
@@ -26,15 +29,19 @@ export interface FastifyUsage {
 
 export type FastifyCallback = (error: Error | null, usage?: FastifyUsage) => void
 
+/** Keys are what a `keyGenerator` may return. */
 export interface FastifyStore {
-  incr(key: string, callback: FastifyCallback, timeWindow: number, max: number): void
-  read(key: string, callback: FastifyCallback, timeWindow: number, max?: number): void
+  incr(key: string | number, callback: FastifyCallback, timeWindow: number, max: number): void
+  read(key: string | number, callback: FastifyCallback, timeWindow: number, max?: number): void
   child(routeOptions: object): FastifyStore
 }
 
 export type FastifyStoreConstructor = new (options: object) => FastifyStore
 
-/** A class of stores for the option `store` of @fastify/rate-limit. Each route counts by itself. */
+/**
+ * A class of stores for the option `store` of @fastify/rate-limit. Each route with options of its own counts by itself; with
+ * a `limiter` its keys begin with its method and path, as those of the plugin's store for Redis.
+ */
 export function tidegateStore(choice: FastifyStoreOptions = {}): FastifyStoreConstructor {
   const limiter = givenLimiter(choice)
   const algorithm = choice.algorithm ?? 'fixed_window'
@@ -43,8 +50,10 @@ export function tidegateStore(choice: FastifyStoreOptions = {}): FastifyStoreCon
 
   return class TidegateFastifyStore implements FastifyStore {
     readonly #counters = limiter === undefined ? countersFor(algorithm) : undefined
+    readonly #prefix: string
 
-    constructor(given: object) {
+    constructor(given: object, prefix = '') {
+      this.#prefix = prefix
       const options = given as FastifyRateLimitOptions | undefined
       for (const name of ['continueExceeding', 'exponentialBackoff'] as const) {
         if (options?.[name] === true) {
@@ -56,31 +65,48 @@ export function tidegateStore(choice: FastifyStoreOptions = {}): FastifyStoreCon
       }
     }
 
-    incr(key: string, callback: FastifyCallback, timeWindow: number, max: number): void {
-      if (limiter !== undefined) return this.#ask(() => limiter.check(key), callback, max)
+    incr(given: string | number, callback: FastifyCallback, timeWindow: number, max: number): void {
+      const now = Date.now()
+      if (limiter !== undefined) {
+        return this.#ask(callback, async () => {
+          const decision = await limiter.check(this.#named(given))
+          return { current: hitsOf(decision, max), ttl: waitOf(decision, now) }
+        })
+      }
       this.#answer(callback, () => {
         if (!(timeWindow > 0)) return { current: 1, ttl: 0 }
         if (!(max >= 1) && !this.#counters!.countsDenied) return { current: max + 1, ttl: timeWindow }
-        const now = Date.now()
+        const key = this.#named(given)
         const counters = this.#counters!
         const isAllowed = counters.charge(key, max, timeWindow, now)
         return isAllowed || counters.countsDenied ? { current: counters.used, ttl: counters.resetAt - now } : { current: max + 1, ttl: counters.retry }
       })
     }
 
-    read(key: string, callback: FastifyCallback, timeWindow: number, max = 1): void {
-      if (limiter !== undefined) return this.#ask(() => limiter.peek(key, 0), callback, max)
+    read(given: string | number, callback: FastifyCallback, timeWindow: number, max = 1): void {
+      const now = Date.now()
+      if (limiter !== undefined) {
+        return this.#ask(callback, async () => {
+          const decision = await limiter.peek(this.#named(given), 0)
+          const current = Math.max(0, max - decision.remaining)
+          return { current, ttl: current === 0 ? 0 : waitOf(decision, now) }
+        })
+      }
       this.#answer(callback, () => {
         if (!(timeWindow > 0) || (!(max >= 1) && !this.#counters!.countsDenied)) return { current: 0, ttl: 0 }
-        const now = Date.now()
-        this.#counters!.peek(key, max, timeWindow, now)
+        this.#counters!.peek(this.#named(given), max, timeWindow, now)
         const { used, resetAt } = this.#counters!
         return { current: used, ttl: used === 0 ? 0 : resetAt - now }
       })
     }
 
     child(routeOptions: object): FastifyStore {
-      return new TidegateFastifyStore(routeOptions)
+      const { method = '', url = '' } = (routeOptions as FastifyRateLimitOptions).routeInfo ?? {}
+      return new TidegateFastifyStore(routeOptions, limiter === undefined ? '' : `${this.#prefix}${String(method)}${url}-`)
+    }
+
+    #named(key: string | number): string {
+      return prefixed(this.#prefix, typeof key === 'number' ? String(key) : key)
     }
 
     #answer(callback: FastifyCallback, answer: () => FastifyUsage): void {
@@ -93,12 +119,7 @@ export function tidegateStore(choice: FastifyStoreOptions = {}): FastifyStoreCon
       callback(null, usage)
     }
 
-    #ask(ask: () => ReturnType<NonNullable<typeof limiter>['check']>, callback: FastifyCallback, max: number): void {
-      const now = Date.now()
-      const answer = async (): Promise<FastifyUsage> => {
-        const decision = await ask()
-        return andThen(decision, (made) => ({ current: hitsOf(made, max), ttl: waitOf(made, now) }))
-      }
+    #ask(callback: FastifyCallback, answer: () => Promise<FastifyUsage>): void {
       answer().then((usage) => callback(null, usage), (error: Error) => callback(error))
     }
   }

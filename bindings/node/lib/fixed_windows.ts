@@ -50,7 +50,8 @@ export class FixedWindows implements KeyCounters {
 
   /** The window of a key that is not over; nothing if there is none. */
   find(key: string, windowMs: number, now: number): OpenWindow | undefined {
-    const open = this.#current.get(key) ?? this.#previous.get(key)
+    const name = wellFormed(key)
+    const open = this.#current.get(name) ?? this.#previous.get(name)
     return open === undefined || now - open.openedAt >= windowMs ? undefined : open
   }
 
@@ -70,14 +71,16 @@ export class FixedWindows implements KeyCounters {
     return open.totalHits < limit
   }
 
-  giveBack(key: string): void {
-    const open = this.#current.get(key) ?? this.#previous.get(key)
-    if (open !== undefined && open.totalHits > 0) open.totalHits -= 1
+  /** As in the built-in stores, a key of which nothing is counted has a window afterwards. */
+  giveBack(key: string, _chargedAt: number, windowMs: number, now: number): void {
+    const open = this.#current.get(key) ?? this.#bring(key, windowMs, now)
+    if (open.totalHits > 0) open.totalHits -= 1
   }
 
   reset(key: string): void {
-    this.#current.delete(key)
-    this.#previous.delete(key)
+    const name = wellFormed(key)
+    this.#current.delete(name)
+    this.#previous.delete(name)
   }
 
   clear(): void {
@@ -111,11 +114,18 @@ export class FixedWindows implements KeyCounters {
 
   /** The window of a key that is not among the current ones, which it is from now on. */
   #bring(key: string, windowMs: number, now: number): OpenWindow {
-    if (typeof key !== 'string' && typeof key !== 'number' && typeof key !== 'bigint') throw notAKey(key)
+    const name = wellFormed(key)
+    if (windowMs > this.#longestMs) this.#longestMs = windowMs
     this.sweep(now)
-    const open = this.#previous.get(key) ?? { totalHits: 0, openedAt: now, resetTime: new Date(now + windowMs) }
-    this.#previous.delete(key)
-    this.#current.set(key, open)
+    const open = this.#current.get(name) ?? this.#previous.get(name) ?? { totalHits: 0, openedAt: now, resetTime: new Date(now + windowMs) }
+    this.#previous.delete(name)
+    this.#current.set(name, open)
     return open
   }
+}
+
+/** A key as `TextEncoder` would encode it: a lone surrogate is replaced. */
+function wellFormed(key: string): string {
+  if (typeof key !== 'string') throw notAKey(key)
+  return key.isWellFormed() ? key : key.toWellFormed()
 }

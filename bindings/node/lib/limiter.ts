@@ -127,11 +127,14 @@ export class Limiter {
     const { cost = 1, signal } = options
     const maxWaitMs = Math.min(milliseconds('timeoutMs', options.timeoutMs, this.#maxWaitMs), this.#maxWaitMs)
     throwIfAborted(signal)
-    let now = this.#time()
-    const deadline = now + maxWaitMs
+    const began = this.#time()
+    let now = began
+    // What timers have waited for counts, too: the clock may stand still.
+    let waitedMs = 0
     for (;;) {
       const length = this.#write(key, cost)
-      const result = wasm.limiter_reserve(this.#limiter, length, cost, Math.max(0, deadline - now), now)
+      const leftMs = Math.max(0, maxWaitMs - Math.max(now - began, waitedMs))
+      const result = wasm.limiter_reserve(this.#limiter, length, cost, leftMs, now)
       const [kind, code] = [result & 3, result >>> 2]
       const waitMs = wasm.attempt_wait() / 1e3
       if (kind === RESERVED) {
@@ -144,7 +147,7 @@ export class Limiter {
         const decision = readDecision(this, this.#count, code, null)
         throw tooLong(decision, kind === TOO_LONG ? waitMs : undefined)
       }
-      await this.#waiters.wait(waitMs, signal, true)
+      if (!(await this.#waiters.wait(waitMs, signal, true))) waitedMs += Math.max(1, waitMs)
       now = this.#time()
     }
   }

@@ -1,5 +1,6 @@
 // The storage of @nestjs/throttler.
 
+import { prefixed } from './arguments.js'
 import { countersFor, type KeyCounters } from './counters.js'
 import type { AlgorithmName } from './limiter.js'
 import { givenLimiter, hitsOf, waitOf, type StoreChoice } from './store_limiter.js'
@@ -23,7 +24,7 @@ const MAX_BLOCKS = 1_000_000
 
 /** A key that is blocked, where that lasts longer or shorter than the window. */
 interface Block {
-  /** When it ends. Then the key has its whole limit again. */
+  /** When it ends. Then the key has its whole limit again, unless a `limiter` counts. */
   until: number
   /** When its requests have left the window. */
   countedUntil: number
@@ -69,7 +70,8 @@ export class TidegateThrottlerStorage {
       if (block !== undefined && block.until > now) return blocked(limit, block.until - now, block.until - now)
       if (block !== undefined) {
         this.#blocks.delete(name)
-        await this.#reset(name, limit, ttl, now)
+        // Counters of a `limiter` may be those of others, too, so they are not reset.
+        if (limit >= 1 && ttl > 0) this.#counters?.reset(name, limit, ttl, now)
       }
     }
     const record = await this.#count(name, ttl, limit, now)
@@ -128,11 +130,6 @@ export class TidegateThrottlerStorage {
     return { totalHits: hitsOf(decision, limit), timeToExpire: seconds(resets), isBlocked: false, timeToBlockExpire: 0 }
   }
 
-  #reset(key: string, limit: number, ttl: number, now: number): void | Promise<void> {
-    if (this.#limiter !== undefined) return this.#limiter.reset(key)
-    if (limit >= 1 && ttl > 0) this.#counters!.reset(key, limit, ttl, now)
-  }
-
   #block(key: string, now: number, block: Block): void {
     this.#blocks.set(key, block)
     // Oldest first: blocks of one duration end in this order.
@@ -145,7 +142,7 @@ export class TidegateThrottlerStorage {
 
 /** The key of a throttler, which may have the same keys as another. */
 function named(key: string, throttlerName: string | undefined): string {
-  return throttlerName === 'default' || throttlerName === undefined ? key : `${throttlerName}:${key}`
+  return prefixed(throttlerName === 'default' || throttlerName === undefined ? '' : `${throttlerName}:`, key)
 }
 
 /** Whether a block, and what was counted before it, has no meaning any more. */

@@ -2,9 +2,10 @@
 // count the same.
 
 import script from '#script'
-import { checkCost, milliseconds, notAKey, shown } from './arguments.js'
+import { LONGEST_TIMER, checkCost, milliseconds, notAKey, shown } from './arguments.js'
+import { chargedBy } from './charged.js'
 import { Decision, readDecision } from './decision.js'
-import { StoreError } from './errors.js'
+import { RateLimited, StoreError } from './errors.js'
 import { giveBack } from './internal.js'
 import { limitsText, tooLong, type AcquireOptions, type AlgorithmName } from './limiter.js'
 import { withReplyLines } from './redis_reply.js'
@@ -13,7 +14,7 @@ import { Waiters, throwIfAborted } from './waiting.js'
 import { checked, freeWireWith, makeRoomForOutcomes, numbers, readHeaders, readText, settleBuffers, wasm, write, writeWithRandom } from './wasm.js'
 
 /** Sends a command to Redis: `(...words) => redis.call(...words)` of ioredis, `(...words) => client.sendCommand(words)` of node-redis. */
-export type SendCommand = (...words: string[]) => Promise<unknown>
+export type SendCommand = (...words: [command: string, ...words: string[]]) => Promise<unknown>
 
 export interface RedisLimiterOptions {
   sendCommand: SendCommand
@@ -45,6 +46,7 @@ const ASK_EVERY = 50
 const DENIED_BY_HOLDERS = 1
 const HOLDS_PERMIT = 2
 const WAS_LIVE = 4
+const WAS_REFUSED = 8
 
 /** Limits requests by key, with counters that processes and servers share in Redis. */
 export class RedisLimiter {
@@ -58,7 +60,9 @@ export class RedisLimiter {
   readonly #waiters = new Waiters()
 
   constructor(limits: string | readonly string[], options: RedisLimiterOptions) {
-    const { sendCommand, name = 'limiter', perAttribute = 'user_id', algorithm = '', namespace = '', keySecret = '', onStoreFailure = 'throw' } = options
+    // Programs that are not checked by TypeScript may leave the options out.
+    const given: Partial<RedisLimiterOptions> = options ?? {}
+    const { sendCommand, name = 'limiter', perAttribute = 'user_id', algorithm = '', namespace = '', keySecret = '', onStoreFailure = 'throw' } = given
     if (typeof sendCommand !== 'function') throw new TypeError(`\`${shown(sendCommand)}\` is not a value of \`sendCommand\`; give a function that sends a command to Redis`)
     for (const [option, text] of Object.entries({ name, perAttribute, algorithm, namespace, keySecret })) {
       if (typeof text !== 'string' || (option !== 'keySecret' && text.includes('\n'))) throw new TypeError(`\`${shown(text)}\` is not a value of \`${option}\`; give a string`)
@@ -73,8 +77,8 @@ export class RedisLimiter {
     this.#count = wasm.wire_count(this.#limiter)
     makeRoomForOutcomes(this.#count)
     this.#sendCommand = sendCommand
-    this.#timeoutMs = milliseconds('timeoutMs', options.timeoutMs, 100)
-    this.#maxWaitMs = milliseconds('maxWaitMs', options.maxWaitMs, 10_000)
+    this.#timeoutMs = Math.min(milliseconds('timeoutMs', given.timeoutMs, 100), LONGEST_TIMER)
+    this.#maxWaitMs = milliseconds('maxWaitMs', given.maxWaitMs, 10_000)
     this.#onStoreFailure = onStoreFailure
     this.#holdsPermits = algorithm === 'concurrency'
   }
@@ -105,6 +109,11 @@ export class RedisLimiter {
     this.#waiters.wake()
   }
 
+  /** As that of `Limiter`, but the keys of a Redis that others use, too, are not counted. */
+  async stats(): Promise<{ keys: null; evictions: null }> {
+    return { keys: null, evictions: null }
+  }
+
   /** Waits until `key` may go on, as that of `Limiter` does. A permit that another process releases is noticed within 50 ms. */
   async acquire(key: string, options: AcquireOptions = {}): Promise<SharedPermit> {
     const { cost = 1, signal } = options
@@ -121,7 +130,7 @@ export class RedisLimiter {
         wasm.step_free(step)
         const decision = this.#withoutStore(error)
         if (decision.allowed) return new SharedPermit(decision, null)
-        throw tooLong(decision, undefined)
+        throw new RateLimited('Redis did not answer, and `onStoreFailure` is `deny`', decision)
       }
       const decision = readDecision(this, this.#count, code, null)
       const wait = wasm.step_wait(step)
@@ -217,8 +226,10 @@ export class RedisLimiter {
     const reply = await this.#within(this.#call(words))
     return withReplyLines(reply, (lines) => {
       const code = wasm.step_read(step, write(lines))
-      if (code < 0) throw new StoreError(`Redis gave an answer that is none of the script: ${readText(-code)}`, false)
-      return code
+      if (code >= 0) return code
+      const problem = readText(-code)
+      const wasRefused = (wasm.step_flags(step) & WAS_REFUSED) !== 0
+      throw new StoreError(wasRefused ? `Redis could not decide: ${problem}` : `Redis gave an answer that is none of the script: ${problem}`, wasRefused ? false : null)
     })
   }
 
@@ -241,8 +252,7 @@ export class RedisLimiter {
       return await Promise.race([call, late])
     } catch (error) {
       if (error instanceof StoreError) throw error
-      // A server that answers with an error has not run the script to its end, and it changes nothing before.
-      throw new StoreError(`Redis could not decide: ${(error as Error | undefined)?.message ?? shown(error)}`, null, { cause: error })
+      throw new StoreError(`Redis could not decide: ${(error as Error | undefined)?.message ?? shown(error)}`, chargedBy(error), { cause: error })
     } finally {
       clearTimeout(timer)
     }

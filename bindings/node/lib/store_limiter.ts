@@ -40,6 +40,11 @@ export function givenLimiter(options: StoreChoice): WholeLimiter | undefined {
   return limiter as WholeLimiter
 }
 
+/** Whether a decision has charged its request: it is allowed, and not only because the store did not answer. */
+export function wasCharged(decision: Decision): boolean {
+  return decision.allowed && decision.limit > 0
+}
+
 /** Calls `then` with a value, now or when it is there. */
 export function andThen<T, U>(value: Eventually<T>, then: (value: T) => U): Eventually<U> {
   return value instanceof Promise ? value.then(then) : then(value)

@@ -1,5 +1,7 @@
 // Waiting: for a time, for a permit that is released, or until it is aborted. And what is done again and again.
 
+import { LONGEST_TIMER } from './arguments.js'
+
 /** What can end a wait: an `AbortSignal`. */
 export interface AbortSource {
   readonly aborted: boolean
@@ -7,9 +9,6 @@ export interface AbortSource {
   addEventListener(type: 'abort', listener: () => void): void
   removeEventListener(type: 'abort', listener: () => void): void
 }
-
-/** The longest time of a timer. */
-const LONGEST = 2 ** 31 - 1
 
 /** Throws if it was aborted. */
 export function throwIfAborted(signal: AbortSource | undefined): void {
@@ -43,22 +42,23 @@ export class Waiters {
     }
   }
 
-  /** Waits for so many milliseconds, rounded up, or until it is woken. Rejects if it is aborted. */
-  async wait(duration: number, signal: AbortSource | undefined, isWoken: boolean): Promise<void> {
+  /** Waits for so many milliseconds, rounded up, or until it is woken. Answers whether it was. Rejects if it is aborted. */
+  async wait(duration: number, signal: AbortSource | undefined, isWoken: boolean): Promise<boolean> {
     throwIfAborted(signal)
-    if (duration <= 0) return
+    if (duration <= 0) return false
     let end!: () => void
     let timer: ReturnType<typeof setTimeout> | undefined
-    await new Promise<void>((resolve) => {
-      end = resolve
-      timer = setTimeout(resolve, Math.min(Math.ceil(duration), LONGEST))
-      signal?.addEventListener('abort', resolve)
-      if (isWoken) this.#waiting.add(resolve)
+    const wasWoken = await new Promise<boolean>((resolve) => {
+      end = () => resolve(true)
+      timer = setTimeout(() => resolve(false), Math.min(Math.ceil(duration), LONGEST_TIMER))
+      signal?.addEventListener('abort', end)
+      if (isWoken) this.#waiting.add(end)
     })
     clearTimeout(timer)
     signal?.removeEventListener('abort', end)
     this.#waiting.delete(end)
     throwIfAborted(signal)
+    return wasWoken
   }
 }
 
@@ -76,7 +76,7 @@ export function sweepEvery<T extends object>(duration: number, swept: T, sweep: 
       const found = held.deref()
       if (found === undefined) clearInterval(interval)
       else sweep(found)
-    }, Math.min(duration, LONGEST))
+    }, Math.min(duration, LONGEST_TIMER))
     ;(interval as { unref?(): void }).unref?.()
     return interval
   } catch {

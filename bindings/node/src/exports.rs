@@ -456,7 +456,8 @@ extern "C" fn step_wait(step: usize) -> f64 {
     wait.map_or(-1.0, buffers::micros)
 }
 
-/// Of a step: 1 if it is denied by holders of permits, 2 if it holds a permit, 4 if it has released one.
+/// Of a step: 1 if it is denied by holders of permits, 2 if it holds a permit, 4 if it has released one, 8 if it was
+/// refused.
 #[unsafe(no_mangle)]
 extern "C" fn step_flags(step: usize) -> u32 {
     WIRE_STEPS.with_borrow_mut(|steps| {
@@ -464,6 +465,7 @@ extern "C" fn step_flags(step: usize) -> u32 {
             u32::from(step.is_denied_by_holders())
                 | u32::from(step.holds_permit()) << 1
                 | u32::from(step.was_live()) << 2
+                | u32::from(step.was_refused()) << 3
         })
     })
 }

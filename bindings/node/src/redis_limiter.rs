@@ -34,6 +34,8 @@ pub(crate) struct WireStep {
     outcomes: Outcomes,
     /// Of a release: whether the permit was held.
     was_live: bool,
+    /// Whether the reply says that the step was refused, so that it has changed nothing.
+    was_refused: bool,
 }
 
 /// What is asked of Redis.
@@ -63,6 +65,16 @@ impl WireLimiter {
             key_secret,
             ..
         } = settings;
+        // As in rules: the server knows a header by this name only, and whether it is secret.
+        if per_attribute.starts_with("header.")
+            && per_attribute.bytes().any(|byte| byte.is_ascii_uppercase())
+        {
+            return Err(format!(
+                "the names of headers are lower-case here; write `{}`",
+                per_attribute.to_ascii_lowercase()
+            )
+            .into());
+        }
         let is_secret = ALWAYS_SECRET.contains(&per_attribute);
         if is_secret && key_secret.is_empty() {
             return Err(format!(
@@ -192,6 +204,7 @@ impl WireStep {
             permit,
             outcomes: Outcomes::new(),
             was_live: false,
+            was_refused: false,
         }
     }
 
@@ -210,6 +223,7 @@ impl WireStep {
         let reply = GivenReply::read(reply).ok_or("the reply does not have the script's form")?;
         let (_, mut answers) = decode(&[&self.step], &reply)?;
         let answer = answers.pop().ok_or("the reply has no answer")?;
+        self.was_refused = answer.is_err();
         match answer? {
             StepOutcome::Outcomes(outcomes) => self.outcomes = outcomes,
             StepOutcome::Held { was_live, .. } => self.was_live = was_live,
@@ -232,6 +246,10 @@ impl WireStep {
 
     pub(crate) fn was_live(&self) -> bool {
         self.was_live
+    }
+
+    pub(crate) fn was_refused(&self) -> bool {
+        self.was_refused
     }
 
     /// How long the request has to wait; nothing if it never may go on.

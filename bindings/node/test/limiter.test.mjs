@@ -165,6 +165,15 @@ test('a turn does not come early: not after long work, and not by a timer that e
   // A clock that stands still is not waited for.
   set.mock.mockImplementation((call) => queueMicrotask(call))
   await early.acquire('a')
+  const counted = []
+  set.mock.mockImplementation((call, duration) => {
+    counted.push(duration)
+    queueMicrotask(call)
+  })
+  const frozen = new Limiter('1/100ms', { algorithm: 'fixed_window', now: () => 1000, maxWaitMs: 250 })
+  frozen.check('a')
+  await assert.rejects(frozen.acquire('a'), RateLimited)
+  assert.ok(counted.length > 0 && counted.length < 10)
 })
 
 test('a wait that would be too long is refused immediately', async () => {

@@ -108,7 +108,6 @@ withFakeTime('express: its checks of stores find what they find with the built-i
   }
 })
 
-// Frameworks take back only what they have counted, within its window.
 withFakeTime('express: any sequence of calls of a store', async (t) => {
   const call = fc.tuple(fc.constantFrom('increment', 'increment', 'increment', 'decrement', 'get', 'resetKey', 'resetAll'), fc.constantFrom('a', 'b', '::1'), fc.constantFrom(0, 0, 1, 999, 20_000, 60_000))
   await fc.assert(
@@ -117,7 +116,6 @@ withFakeTime('express: any sequence of calls of a store', async (t) => {
       for (const store of stores) store.init(LIMIT)
       for (const [method, key, later] of calls) {
         t.mock.timers.tick(later)
-        if (method === 'decrement' && !((await stores[0].get(key))?.totalHits > 0)) continue
         const [expected, found] = await Promise.all(stores.map(async (store) => store[method](key)))
         assert.deepEqual([found?.totalHits, found?.resetTime], [expected?.totalHits, expected?.resetTime], `${method} ${key}`)
       }

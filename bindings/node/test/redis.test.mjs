@@ -38,7 +38,49 @@ test('a limiter over Redis answers as the one in memory', async (t) => {
   assert.throws(() => new RedisLimiter('often', { sendCommand }), LimitError)
   assert.throws(() => new RedisLimiter('1/minute', { sendCommand, namespace: 'a b' }), /namespace/)
   assert.throws(() => new RedisLimiter('1/minute', { sendCommand, perAttribute: 'api_key' }), /`api_key` are secret.*`keySecret`/)
-  assert.throws(() => new RedisLimiter('1/minute', {}), TypeError)
+  for (const options of [{}, undefined, null]) assert.throws(() => new RedisLimiter('1/minute', options), { name: 'TypeError', message: /`sendCommand`/ })
+  // The server knows a header by its name in lower case, and only then whether it is secret.
+  assert.throws(() => new RedisLimiter('1/minute', { sendCommand, perAttribute: 'header.Authorization' }), /lower-case here; write `header.authorization`/)
+  assert.deepEqual(await limiter.stats(), { keys: null, evictions: null })
+})
+
+test('an error says whether anything was charged, as far as that is certain', async (t) => {
+  const { redis, sendCommand, port } = await ioredis(t)
+  const chargedBy = async (sendCommand, name = 'limiter') => {
+    const error = await new RedisLimiter('1/minute', { sendCommand, name, ...PATIENT }).check('a').then(() => undefined, (error) => error)
+    assert.ok(error instanceof StoreError, String(error))
+    return error.charged
+  }
+  const throwing = (error) => async () => { throw error }
+  // What is charged may be answered with nonsense.
+  assert.equal(await chargedBy(async (...words) => { await sendCommand(...words); return 'OK' }), null)
+  assert.equal((await new RedisLimiter('1/minute', { sendCommand, ...PATIENT }).peek('a')).remaining, 0)
+  await redis.lpush('tg:{a}:wrong@user_id:cell', 'junk')
+  await redis.lpush('tg:{a}:wrong@user_id:tb:1m', 'junk')
+  assert.equal(await chargedBy(sendCommand, 'wrong'), false)
+  const client = await createClient({ url: `redis://127.0.0.1:${port}` }).connect()
+  t.after(() => client.destroy())
+  await redis.config('SET', 'requirepass', 'secret')
+  const stranger = new Redis(port, '127.0.0.1', { enableReadyCheck: false })
+  stranger.on('error', () => {})
+  t.after(() => stranger.disconnect())
+  assert.equal(await chargedBy((...words) => stranger.call(...words)), false)
+  await client.sendCommand(['ACL', 'SETUSER', 'default', '-@scripting'])
+  assert.equal(await chargedBy((...words) => client.sendCommand(words)), false)
+  const refused = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
+  const partly = Object.assign(new AggregateError([refused, Object.assign(new Error('timed out'), { code: 'ETIMEDOUT' })]), { code: 'ECONNREFUSED' })
+  const errors = [[refused, false], [new AggregateError([refused, refused]), false], [partly, null], [Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' }), null], [new Error('Connection is closed.'), null], [undefined, null]]
+  for (const [error, charged] of errors) assert.equal(await chargedBy(throwing(error)), charged, String(error))
+})
+
+test('any time is waited for, also one that is longer than timers last', async () => {
+  for (const timeoutMs of [Infinity, 2 ** 31]) {
+    const limiter = new RedisLimiter('1/minute', { timeoutMs, sendCommand: async () => {
+      await new Promise((resolve) => setTimeout(resolve, 20))
+      return [1_700_000_000_000_000, 0, 1_700_000_000_000_000]
+    } })
+    assert.equal(await limiter.allow('a'), true)
+  }
 })
 
 test('the client of node-redis is as good, and a script that the server forgot is sent again', async (t) => {
@@ -86,6 +128,7 @@ test('without an answer it throws, allows or denies, and says what is known', as
   assert.equal(await new RedisLimiter('1/minute', { ...failing, onStoreFailure: 'allow' }).allow('a'), true)
   const denied = await new RedisLimiter('1/minute', { ...failing, onStoreFailure: 'deny' }).check('a')
   assert.deepEqual([denied.allowed, denied.retryAfter], [false, 1])
+  await assert.rejects(new RedisLimiter('1/minute', { ...failing, onStoreFailure: 'deny' }).acquire('a'), { name: 'RateLimited', message: /Redis did not answer.*`deny`/ })
   for (const reply of [null, 'OK', [], [1], [1, [2]], [1, ['x', 1, 1, 1, 1, 1]], [1, 'ERR no']]) {
     await assert.rejects(new RedisLimiter('1/minute', { sendCommand: async () => reply }).check('a'), StoreError)
   }
@@ -122,10 +165,15 @@ test('stores count with a limiter over Redis', async (t) => {
   const hits = async () => (await store.increment('a')).totalHits
   assert.deepEqual([await hits(), await hits(), await hits()], [1, 2, 3])
   assert.equal((await store.get('a')).totalHits, 2)
-  await store.decrement('a')
+  // The first was denied, and has charged nothing.
+  for (const remaining of [2, 1]) {
+    await store.decrement('a')
+    assert.equal((await store.get('a')).totalHits, remaining)
+  }
   assert.deepEqual([await hits(), await hits()], [2, 3])
   await store.resetKey('a')
   assert.equal(await store.get('a'), undefined)
+  await assert.rejects(store.resetAll(), /reset keys one by one/)
   const Fastify = tidegateStore({ limiter: limiter('fastify') })
   const incr = () => new Promise((resolve, reject) => new Fastify({}).incr('a', (error, usage) => (error ? reject(error) : resolve(usage.current)), 60_000, 2))
   assert.deepEqual([await incr(), await incr(), await incr()], [1, 2, 3])

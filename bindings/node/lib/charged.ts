@@ -1,0 +1,26 @@
+// What an error of a Redis client or of `fetch` says about whether a request was charged.
+
+/** Codes of a connection that nothing was sent through: those of Node and Deno, and of Bun. */
+const REFUSED = ['ECONNREFUSED', 'ConnectionRefused']
+/** The classes of replies that are errors: of ioredis, and of node-redis. */
+const ERROR_REPLIES = ['ReplyError', 'ErrorReply']
+
+/** `false` if this error shows that nothing was charged, else `null`. */
+export function chargedBy(error: unknown): false | null {
+  return isErrorReply(error) || isRefused(error) ? false : null
+}
+
+/** Whether Redis has refused the command. The script changes nothing before it can fail no more. */
+function isErrorReply(error: unknown): boolean {
+  for (let type = error; typeof type === 'object' && type !== null; type = Object.getPrototypeOf(type) as unknown) {
+    if (ERROR_REPLIES.includes(type.constructor?.name)) return true
+  }
+  return ERROR_REPLIES.includes((error as Error | undefined)?.name ?? '')
+}
+
+/** Whether no connection was made, to any of the addresses that were tried. */
+function isRefused(error: unknown): boolean {
+  const { code, cause, errors } = (error ?? {}) as { code?: unknown; cause?: unknown; errors?: unknown }
+  if (Array.isArray(errors) && errors.length > 0) return errors.every(isRefused)
+  return REFUSED.includes(code as string) || (cause !== undefined && isRefused(cause))
+}
