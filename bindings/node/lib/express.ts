@@ -97,6 +97,7 @@ export class TidegateStore {
     this.#plainWindows = this.#isCounted && this.prefix === '' ? this.#windows : undefined
     if (this.interval !== undefined) clearInterval(this.interval)
     this.interval = this.#isCounted && this.#counters !== undefined ? sweepEvery(this.#windowMs, this.#counters, (counters) => counters.sweep(Date.now())) : undefined
+    if (this.#windows !== undefined) this.#windows.isSwept = this.interval !== undefined
   }
 
   /** Keys of this window, as in `MemoryStore`; none unless windows are fixed. @internal */
@@ -176,6 +177,7 @@ export class TidegateStore {
   /** Frees the memory of counters of its own, and ends the timer. */
   shutdown(): void {
     clearInterval(this.interval)
+    if (this.#windows !== undefined) this.#windows.isSwept = false
     this.#charges.clear()
     this.#uncharged.clear()
     this.#counters?.clear()

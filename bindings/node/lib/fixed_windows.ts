@@ -13,7 +13,7 @@ export interface OpenWindow {
   resetTime: Date
 }
 
-/** Counts keys in windows. Keys whose window is over are forgotten two of the longest windows later, when a new key comes or it is swept. */
+/** Counts keys in windows. Keys whose window is over are forgotten two of the longest windows later, when it is swept. */
 export class FixedWindows implements KeyCounters {
   readonly algorithm = 'fixed_window'
   readonly countsDenied = true
@@ -22,6 +22,8 @@ export class FixedWindows implements KeyCounters {
   retry = 0
   at = 0
   resetTime = new Date(0)
+  /** Whether a timer sweeps, as in the built-in stores; else new keys do. */
+  isSwept = false
   readonly #maxKeys: number
   #current = new Map<string, OpenWindow>()
   #previous = new Map<string, OpenWindow>()
@@ -116,7 +118,7 @@ export class FixedWindows implements KeyCounters {
   #bring(key: string, windowMs: number, now: number): OpenWindow {
     const name = wellFormed(key)
     if (windowMs > this.#longestMs) this.#longestMs = windowMs
-    this.sweep(now)
+    if (!this.isSwept || this.#current.size >= this.#maxKeys) this.sweep(now)
     const open = this.#current.get(name) ?? this.#previous.get(name) ?? { totalHits: 0, openedAt: now, resetTime: new Date(now + windowMs) }
     this.#previous.delete(name)
     this.#current.set(name, open)

@@ -141,6 +141,12 @@ for (const [name, BuiltIn, Store] of [['express', MemoryStore, TidegateStore], [
       t.mock.timers.tick(LIMIT.windowMs)
       t.mock.timers.tick(LIMIT.windowMs)
       assert.deepEqual([store.current.size, store.previous.size], [0, 0])
+      // The timer turns the page of keys that came after it began, too.
+      t.mock.timers.tick(30)
+      await store.increment('d')
+      await store.increment('e')
+      t.mock.timers.tick(LIMIT.windowMs - 30)
+      assert.deepEqual([where('d'), where('e')], [[false, true], [false, true]])
       const { interval } = store
       assert.notEqual(interval, undefined)
       store.shutdown()
