@@ -1,7 +1,9 @@
 // What an error of a Redis client or of `fetch` says about whether a request was charged.
 
-/** Codes of a connection that nothing was sent through: those of Node and Deno, and of Bun. */
+/** Codes of a connection that nothing was sent through: of Node, and of Bun. */
 const REFUSED = ['ECONNREFUSED', 'ConnectionRefused']
+/** What `fetch` of Deno says instead of a code. */
+const REFUSED_IN_DENO = /client error \(Connect\): tcp connect error: Connection refused/
 /** The classes of replies that are errors: of ioredis, and of node-redis. */
 const ERROR_REPLIES = ['ReplyError', 'ErrorReply']
 
@@ -20,7 +22,7 @@ function isErrorReply(error: unknown): boolean {
 
 /** Whether no connection was made, to any of the addresses that were tried. */
 function isRefused(error: unknown): boolean {
-  const { code, cause, errors } = (error ?? {}) as { code?: unknown; cause?: unknown; errors?: unknown }
+  const { code, cause, errors, message } = (error ?? {}) as { code?: unknown; cause?: unknown; errors?: unknown; message?: unknown }
   if (Array.isArray(errors) && errors.length > 0) return errors.every(isRefused)
-  return REFUSED.includes(code as string) || (cause !== undefined && isRefused(cause))
+  return REFUSED.includes(code as string) || REFUSED_IN_DENO.test(String(message)) || (cause !== undefined && isRefused(cause))
 }

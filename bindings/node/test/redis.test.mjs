@@ -3,13 +3,13 @@
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Redis } from 'ioredis'
+import { Cluster, Redis } from 'ioredis'
 import { createClient } from 'redis'
 import { Client, LimitError, RateLimited, RedisLimiter, StoreError } from 'tidegate'
 import { TidegateStore } from 'tidegate/express'
 import { tidegateStore } from 'tidegate/fastify'
 import { TidegateThrottlerStorage } from 'tidegate/nestjs'
-import { startRedis, startTidegate } from './servers.mjs'
+import { freePort, startRedis, startTidegate } from './servers.mjs'
 
 const PATIENT = { timeoutMs: 5000 }
 
@@ -113,6 +113,53 @@ test('a server and this process share a limit', async (t) => {
   const keys = new RedisLimiter('3/hour', { sendCommand, name: 'keys', perAttribute: 'api_key', keySecret: 'a secret of sixteen letters', ...PATIENT })
   await server.check({ api_key: 'k1', path: '/keys' })
   assert.equal((await keys.check('k1')).remaining, 1)
+})
+
+test('they share limits of every algorithm, several limits, and a namespace', async (t) => {
+  const { port, redis, sendCommand } = await ioredis(t)
+  const rules = [
+    ...['token_bucket', 'leaky_bucket', 'fixed_window', 'sliding_window_log', 'sliding_window_counter', 'sliding_window_slots'].map((algorithm) => [algorithm, '6/day', algorithm]),
+    ['several', '6/day; 9/366d', 'sliding_window_log'],
+    ['several-by-default', '6/hour; 9/day', undefined],
+  ]
+  const lines = rules.map(([name, limit, algorithm]) => `  - {id: ${name}, per: [user_id], match: {path: /${name}}, limit: ${JSON.stringify(limit)}${algorithm === undefined ? '' : `, algorithm: ${algorithm}`}}\n`)
+  const url = await startTidegate(t, `rules:\n${lines.join('')}`, { TIDEGATE_REDIS: `redis://127.0.0.1:${port}`, TIDEGATE_NAMESPACE: 'shop' })
+  const server = new Client(url, PATIENT)
+  for (const [name, limit, algorithm] of rules) {
+    const here = new RedisLimiter(limit, { sendCommand, name, namespace: 'shop', ...(algorithm !== undefined && { algorithm }), ...PATIENT })
+    const keys = async () => (await redis.keys(`*${name}@*`)).length
+    assert.equal((await here.check('ada', 2)).remaining, 4, name)
+    const made = await keys()
+    assert.equal((await server.check({ user_id: 'ada', path: `/${name}` }, { cost: 3 })).remaining, 1, name)
+    assert.deepEqual([await here.allow('ada'), await here.allow('ada')], [true, false], name)
+    assert.equal((await server.check({ user_id: 'ada', path: `/${name}` })).allowed, false, name)
+    assert.deepEqual([made > 0, await keys()], [true, made], name)
+  }
+})
+
+test('in a cluster each check has its keys in one slot', async (t) => {
+  const { port } = await startRedis(t, '--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1', '--cluster-port', String(await freePort()))
+  const node = new Redis(port, '127.0.0.1', { enableReadyCheck: false })
+  t.after(() => node.disconnect())
+  await node.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383')
+  while (!(await node.call('CLUSTER', 'INFO')).includes('cluster_state:ok')) await new Promise((resolve) => setTimeout(resolve, 20))
+  const cluster = new Cluster([{ host: '127.0.0.1', port }])
+  t.after(() => cluster.disconnect())
+  const sendCommand = (...words) => cluster.call(...words)
+  const limiter = new RedisLimiter('5/minute; 20/hour; 100/day', { sendCommand, ...PATIENT })
+  for (const key of ['a', 'ü {x}', '', 'x'.repeat(300)]) {
+    assert.deepEqual([(await limiter.check(key)).remaining, (await limiter.peek(key)).remaining], [4, 4], key)
+    await limiter.reset(key)
+    assert.equal((await limiter.peek(key)).remaining, 5)
+  }
+  const workers = new RedisLimiter('1', { sendCommand, name: 'workers', algorithm: 'concurrency', ...PATIENT })
+  const permit = await workers.acquire('job')
+  assert.deepEqual([await workers.allow('job'), await permit.release(), await workers.allow('job')], [false, true, true])
+  const store = new TidegateStore({ limiter: new RedisLimiter('2/minute', { sendCommand, name: 'store', ...PATIENT }) })
+  store.init({ windowMs: 60_000, limit: 2, skipFailedRequests: true })
+  await store.increment('a')
+  await store.decrement('a')
+  assert.equal(await store.get('a'), undefined)
 })
 
 test('without an answer it throws, allows or denies, and says what is known', async (t) => {

@@ -6,7 +6,7 @@ import { copyFileSync, mkdtempSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { assertLimits, program } from './guide.mjs'
-import { start } from './servers.mjs'
+import { freePort, start, startRedis, startTidegate } from './servers.mjs'
 import { IS_SHORT } from './settings.mjs'
 
 const skip = IS_SHORT
@@ -52,6 +52,26 @@ for (const [name, command, port] of RUNTIMES) {
       await assertLimits(`http://127.0.0.1:${port}`)
     })
   }
+}
+
+for (const [name, command] of RUNTIMES) {
+  test(`${name}: over Redis, and by a server`, { skip }, async (t) => {
+    const redis = await startRedis(t)
+    const address = await startTidegate(t, 'rules: [{id: per-user, per: [user_id], limit: 100/minute}]\n')
+    const folder = written({
+      'redis.mjs': program('Limits that processes share', { 6379: String(redis.port), "name: 'per-user'": "name: 'per-user', timeoutMs: 5000" }),
+      'server.mjs': program('A server', { "'http://127.0.0.1:8080'": `'${address}', { timeoutMs: 5000 }` }),
+      'refused.mjs': `import { Client } from 'tidegate'
+await new Client('http://127.0.0.1:${await freePort()}', { timeoutMs: 5000 }).check({}).catch((error) => console.log(error.name, error.charged))`,
+    })
+    const printed = (program) => {
+      const [file, words] = command(join(folder, program))
+      return execFileSync(file, words, { encoding: 'utf8' })
+    }
+    assert.deepEqual([printed('redis.mjs'), printed('redis.mjs')], ['true 99\n', 'true 98\n'])
+    assert.equal(printed('server.mjs'), 'true 99\n')
+    assert.equal(printed('refused.mjs'), 'StoreError false\n')
+  })
 }
 
 const HONO = 'Hono, Bun, Deno and Workers'

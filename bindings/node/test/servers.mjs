@@ -38,10 +38,10 @@ export async function start(test, name, program, argumentsFor, { env = () => pro
   return { port, child }
 }
 
-/** A Redis that keeps nothing. */
-export async function startRedis(test) {
+/** A Redis that keeps nothing, with these options. */
+export async function startRedis(test, ...options) {
   const folder = mkdtempSync(join(tmpdir(), 'tidegate-'))
-  return start(test, 'redis-server', 'redis-server', (port) => ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', folder, '--loglevel', 'warning'])
+  return start(test, 'redis-server', 'redis-server', (port) => ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', folder, '--loglevel', 'warning', ...options])
 }
 
 /** A Tidegate server with these rules, and these settings as variables. */
