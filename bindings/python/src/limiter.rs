@@ -74,6 +74,15 @@ impl PyLimiter {
             GivenStore::Redis(handle, clock) => {
                 // Built in each process; here to report what is wrong with the limits.
                 builder.build().map_err(|error| limit_error(&error))?;
+                // As in rules: servers know a header by this name only, and whether it is secret.
+                if per_attribute.starts_with("header.")
+                    && per_attribute.bytes().any(|byte| byte.is_ascii_uppercase())
+                {
+                    return Err(PyValueError::new_err(format!(
+                        "the names of headers are lower-case here; write `{}`",
+                        per_attribute.to_ascii_lowercase()
+                    )));
+                }
                 let is_secret = RuleSettings::default().is_secret(per_attribute);
                 if is_secret && handle.settings().key_secret.is_none() {
                     return Err(PyValueError::new_err(format!(
