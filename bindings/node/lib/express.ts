@@ -115,7 +115,7 @@ export class TidegateStore {
     const now = Date.now()
     if (this.#plainWindows !== undefined) return this.#plainWindows.hit(key, this.#windowMs, now)
     if (this.#problem !== undefined) throw this.#problem
-    const name = prefixed(this.prefix, key)
+    const name = this.#named(key)
     if (this.#windows !== undefined && this.#isCounted) return this.#windows.hit(name, this.#windowMs, now)
     const counters = this.#counters
     if (counters === undefined) return this.#ask(name, now)
@@ -131,7 +131,7 @@ export class TidegateStore {
 
   /** Takes back a request of a key. A denied one has charged nothing, but the frameworks take it back as any other. */
   decrement(key: string): Eventually<void> {
-    const [now, name] = [Date.now(), prefixed(this.prefix, key)]
+    const [now, name] = [Date.now(), this.#named(key)]
     if (this.#uncharged.take(name, now)) return
     const chargedAt = this.#charges.get(name)
     this.#charges.delete(name)
@@ -142,7 +142,7 @@ export class TidegateStore {
 
   /** What a key has used; nothing if it has used nothing. */
   get(key: string): Eventually<HitInfo | undefined> {
-    const [now, name] = [Date.now(), prefixed(this.prefix, key)]
+    const [now, name] = [Date.now(), this.#named(key)]
     if (this.#counters === undefined) {
       return andThen(this.#limiter!.peek(name, 0), (decision) => {
         const totalHits = Math.max(0, this.#limit - decision.remaining)
@@ -158,7 +158,7 @@ export class TidegateStore {
 
   /** Forgets what a key has used. */
   resetKey(key: string): Eventually<void> {
-    const name = prefixed(this.prefix, key)
+    const name = this.#named(key)
     this.#charges.delete(name)
     this.#uncharged.delete(name)
     if (this.#counters === undefined) return this.#limiter!.reset(name)
@@ -192,6 +192,11 @@ export class TidegateStore {
       }
       return { totalHits: hitsOf(decision, this.#limit), resetTime }
     })
+  }
+
+  /** A limiter refuses itself what is no string: one over Redis by its promise. */
+  #named(key: string): string {
+    return typeof key !== 'string' && this.#limiter !== undefined ? key : prefixed(this.prefix, key)
   }
 
   #remember(name: string, at: number): void {

@@ -221,6 +221,7 @@ test('stores count with a limiter over Redis', async (t) => {
   await store.resetKey('a')
   assert.equal(await store.get('a'), undefined)
   await assert.rejects(store.resetAll(), /reset keys one by one/)
+  for (const method of ['increment', 'decrement', 'get', 'resetKey']) await assert.rejects(store[method](undefined), TypeError)
   const Fastify = tidegateStore({ limiter: limiter('fastify') })
   const incr = () => new Promise((resolve, reject) => new Fastify({}).incr('a', (error, usage) => (error ? reject(error) : resolve(usage.current)), 60_000, 2))
   assert.deepEqual([await incr(), await incr(), await incr()], [1, 2, 3])

@@ -23,6 +23,9 @@ def test_limiters_share_counters_with_each_other_and_with_rules(redis):
 def test_a_secret_attribute_needs_the_secret_of_the_servers(redis):
     with pytest.raises(ValueError, match="key_secret"):
         Limiter("3/minute", store=RedisStore(redis.url, deadline=2), name="per-key", per_attribute="api_key")
+    # Servers know headers by their names in lower case, and only then which of them are secret.
+    with pytest.raises(ValueError, match="write `header.authorization`"):
+        Limiter("3/minute", store=RedisStore(redis.url, deadline=2), name="per-key", per_attribute="header.Authorization")
     for secret in ("hidden", b"hidden"):
         store = RedisStore(redis.url, deadline=2, key_secret=secret)
         limiter = Limiter("30/minute", store=store, name="per-key", per_attribute="api_key")
