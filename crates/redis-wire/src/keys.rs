@@ -175,6 +175,12 @@ impl RedisKeys {
         format!("{}:{{{tag}}}:hold:{id}", self.prefix)
     }
 
+    /// The ends of reservations in this slot whose times are supplied.
+    pub fn ends(&self, slot: u16) -> String {
+        let tag = slot::tag_of(slot);
+        format!("{}:{{{tag}}}:ends", self.prefix)
+    }
+
     /// The id of a reservation whose record is in this slot.
     pub fn reservation_in(slot: u16, id: ReservationId) -> ReservationId {
         let rest = id.as_u128() & ((1 << PERMIT_BITS) - 1);

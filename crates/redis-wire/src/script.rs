@@ -72,6 +72,7 @@ pub const SCRIPT: &str = concat!(
     module!("hold", "shell/"),
     module!("hold_parts", "shell/"),
     module!("held", "shell/"),
+    module!("ends", "shell/"),
     "end\n",
     include_str!("../lua/shell/limits.lua"),
     include_str!("../lua/shell/steps.lua"),

@@ -34,6 +34,8 @@ pub struct LuaStep {
     op: Op,
     /// The time, where it is supplied; else the script's own.
     at: Option<Timestamp>,
+    /// The ends of reservations by supplied times, in the same slot: of a step that brings one.
+    ends: Option<Arc<str>>,
     id: Option<PermitId>,
     register: Option<Register>,
     slot: u16,
@@ -330,6 +332,7 @@ impl LuaStep {
 
     /// All keys, in the order in which the script reads them.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
+        let ends = self.ends.iter().map(AsRef::as_ref);
         let register = self.register.iter().map(|register| register.key.as_str());
         let charged = self.charges.iter().flat_map(|charge| {
             let others = charge.companion.iter().chain(&charge.reset_note);
@@ -337,7 +340,7 @@ impl LuaStep {
                 .chain(others)
                 .map(AsRef::as_ref)
         });
-        register
+        ends.chain(register)
             .chain(self.keys.iter().map(AsRef::as_ref))
             .chain(charged)
     }
@@ -355,7 +358,17 @@ impl LuaStep {
             self.op,
             Op::HoldSettle | Op::HoldExtend | Op::Release | Op::Renew
         );
-        by_record || self.charges.iter().any(|charge| charge.gives_back)
+        by_record || self.ends.is_some() || self.charges.iter().any(|charge| charge.gives_back)
+    }
+
+    /// Whether it brings its time.
+    pub fn brings_time(&self) -> bool {
+        self.at.is_some()
+    }
+
+    /// Ends what is listed at [`ends`](RedisKeys::ends) and due at the time that it brings, before it does anything else.
+    pub fn end_due(&mut self, ends: String) {
+        self.ends = Some(ends.into());
     }
 
     /// The slot of its keys.
@@ -367,6 +380,7 @@ impl LuaStep {
         Self {
             op,
             at: None,
+            ends: None,
             id: None,
             register: None,
             slot,

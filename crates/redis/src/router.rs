@@ -18,7 +18,7 @@ use crate::sentinel::Sentinels;
 use crate::settings::{RedisSettings, RedisTls};
 use crate::stats::Stats;
 use crate::url::{RedisNode, Topology};
-use tidegate_redis_wire::keys::slot_of;
+use tidegate_redis_wire::keys::{RedisKeys, slot_of};
 use tidegate_redis_wire::wire::LuaStep;
 
 /// How long to wait before the first retry of a call that the server could not serve; doubles each time.
@@ -29,6 +29,7 @@ const EARLIER: Duration = Duration::from_micros(750);
 
 /// The servers of a store, whatever their topology.
 pub(crate) struct Router {
+    keys: RedisKeys,
     servers: Servers,
     dialer: Dialer,
     deadline: Duration,
@@ -50,7 +51,11 @@ impl Router {
     }
 
     /// Begins to connect. Must be called within a runtime.
-    pub(crate) fn open(settings: &Arc<RedisSettings>, stats: &Arc<Stats>, probe: &LuaStep) -> Self {
+    pub(crate) fn open(
+        settings: &Arc<RedisSettings>,
+        stats: &Arc<Stats>,
+        keys: &RedisKeys,
+    ) -> Self {
         let dialer = Dialer::new(Arc::clone(settings));
         let deadline = settings.deadline;
         let topology = settings.url.topology.clone();
@@ -59,7 +64,7 @@ impl Router {
             deadline,
             is_cluster: matches!(topology, Topology::Cluster { .. }),
             stats: Arc::clone(stats),
-            probe: probe.clone(),
+            probe: LuaStep::probe(keys),
         };
         let servers = match topology {
             Topology::One(node) => Servers::One {
@@ -79,6 +84,7 @@ impl Router {
             Topology::Cluster { seeds } => Servers::Cluster(ClusterLinks::open(seeds, settings)),
         };
         Self {
+            keys: keys.clone(),
             servers,
             dialer,
             deadline,
@@ -112,8 +118,13 @@ impl Router {
         step: impl Into<Arc<LuaStep>>,
         deadline: Instant,
     ) -> Result<StepReply, StoreError> {
-        let step = step.into();
+        let mut step = step.into();
         let slot = step.slot();
+        if step.brings_time() {
+            // Where slots do not matter, all reservations are in one list.
+            let listed = if self.is_cluster() { slot } else { 0 };
+            Arc::make_mut(&mut step).end_due(self.keys.ends(listed));
+        }
         match self.ask(slot, CallBody::Step(step), deadline).await? {
             CallReply::Step(reply) => Ok(reply),
             CallReply::Command(_) => Err(unreadable("a step was answered like a command")),

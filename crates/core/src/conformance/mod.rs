@@ -21,6 +21,7 @@
 )]
 
 mod model_state;
+mod reservation_times;
 mod reservations;
 mod resets;
 
@@ -78,6 +79,8 @@ pub async fn run_all(store: impl Into<Store>) {
     resets_agree_with_a_model(store, 0x7265_7365, 300).await;
     settles_reservations(store).await;
     voids_reservations_by_a_reset(store).await;
+    reservation_times::ends_by_any_time_that_was_supplied(store).await;
+    reservation_times::keeps_the_clock_and_supplied_times_apart(store).await;
     reservations_agree_with_memory(store, 0x686f_6c64, 400).await;
     merges_charges_on_one_state(store).await;
     keeps_what_was_used_when_a_limit_changes(store).await;

@@ -11,9 +11,14 @@ use crate::{
 
 use super::{Random, START, limits_of};
 
-static TOKENS: LazyLock<CostUnit> = LazyLock::new(|| CostUnit::new("tokens").unwrap());
+pub(super) static TOKENS: LazyLock<CostUnit> = LazyLock::new(|| CostUnit::new("tokens").unwrap());
 /// The ids of the suite differ.
 static NEXT: AtomicU64 = AtomicU64::new(1);
+
+pub(super) fn next_id() -> ReservationId {
+    ReservationId::from_u128(u128::from(NEXT.fetch_add(1, Ordering::Relaxed)) << 16 | 7)
+}
+
 /// How long the reservations of this suite last.
 const TTL: Micros = Micros::from_seconds(300);
 
@@ -41,7 +46,7 @@ async fn reserve(
 ) -> (bool, Option<MadeReservation>) {
     let estimate = Costs::by_unit([("tokens", cost)]).unwrap();
     let request = ReserveRequest {
-        id: ReservationId::from_u128(u128::from(NEXT.fetch_add(1, Ordering::Relaxed)) << 16 | 7),
+        id: next_id(),
         groups,
         estimate: &estimate,
         ttl: TTL,
@@ -181,10 +186,10 @@ pub async fn voids_reservations_by_a_reset(store: &Store) {
 struct Both {
     here: MadeReservation,
     there: MadeReservation,
-    is_settled: bool,
 }
 
-/// Random reservations, charges, settlements, extensions and resets on a few keys: the same answers as from memory.
+/// Random reservations, charges, settlements, extensions and resets on a few keys, at the latest time, at an earlier one
+/// and without any: the same answers as from memory.
 #[expect(clippy::too_many_lines, reason = "one arm for each call of a store")]
 pub async fn reservations_agree_with_memory(store: &Store, seed: u64, steps: usize) {
     let memory = MemoryStore::builder_with(ManualClock::new(START), [0; 32]).build();
@@ -198,6 +203,16 @@ pub async fn reservations_agree_with_memory(store: &Store, seed: u64, steps: usi
     let mut open: Vec<Both> = Vec::new();
     for step in 0..steps {
         now = now + Micros::new(random.below(30_000_000));
+        // A store may know of a time only where it was supplied: in the slots of these keys.
+        let told = keys.map(|key| Charge {
+            scope: &kept,
+            limit: &limits[0],
+            key,
+            cost: 0,
+        });
+        let told = Request::new(&told).at(now);
+        store.peek(&told).await.unwrap();
+        memory.peek(&told);
         let count = random.below(3);
         let mut group = |scope| {
             let charges = (0..=count).map(|_| ReservedCharge {
@@ -236,11 +251,7 @@ pub async fn reservations_agree_with_memory(store: &Store, seed: u64, steps: usi
                 match (here.1, there.1) {
                     (Some(here), Some(there)) => {
                         assert_eq!(here.expires_at, there.expires_at, "{case}");
-                        open.push(Both {
-                            here,
-                            there,
-                            is_settled: false,
-                        });
+                        open.push(Both { here, there });
                     }
                     (here, there) => assert_eq!((here, there), (None, None), "{case}"),
                 }
@@ -254,10 +265,11 @@ pub async fn reservations_agree_with_memory(store: &Store, seed: u64, steps: usi
                     1 => Some(Costs::from(cost)),
                     _ => Some(Costs::by_unit([("tokens", cost)]).unwrap()),
                 };
-                // Without a time, only the record itself knows when it ends.
-                let is_open = !both.is_settled && now < both.there.expires_at;
-                let at = Some(now).filter(|_| !is_open || random.below(4) > 0);
-                open[index].is_settled = true;
+                let at = match random.below(4) {
+                    0 => None,
+                    1 => Some(now - Micros::new(random.below(100_000_000))),
+                    _ => Some(now),
+                };
                 let request = |id| SettleRequest {
                     id,
                     actual: actual.as_ref(),
@@ -274,9 +286,13 @@ pub async fn reservations_agree_with_memory(store: &Store, seed: u64, steps: usi
             9 if !open.is_empty() => {
                 let both = *random.one_of(&open);
                 let ttl = Micros::from_seconds(1 + random.below(400));
-                let here = store.extend_reservation(both.here.id, ttl, Some(now)).await;
-                let there = memory.extend_reservation(both.there.id, ttl, Some(now));
+                let at = Some(now).filter(|_| random.below(4) > 0);
+                let here = store.extend_reservation(both.here.id, ttl, at).await;
+                let there = memory.extend_reservation(both.there.id, ttl, at);
                 assert_eq!(here.unwrap(), there, "{case}");
+                let here = store.look_at_reservation(both.here.id).await.unwrap();
+                let there = memory.look_at_reservation(both.there.id);
+                assert_eq!(here.map(without_id), there.map(without_id), "{case}");
             }
             10 => {
                 let Charge {
@@ -309,12 +325,16 @@ fn nameless(answer: SettleAnswer) -> SettleAnswer {
             reservation,
             is_repeated,
         } => SettleAnswer::Settled {
-            reservation: StoredReservation {
-                id: ReservationId::from_u128(0),
-                ..reservation
-            },
+            reservation: without_id(reservation),
             is_repeated,
         },
         other => other,
+    }
+}
+
+fn without_id(reservation: StoredReservation) -> StoredReservation {
+    StoredReservation {
+        id: ReservationId::from_u128(0),
+        ..reservation
     }
 }

@@ -239,8 +239,8 @@ impl MemoryStore {
         outcome
     }
 
-    /// The time that was given, or the clock's. Reservations that have ended until then are given back first, as far as
-    /// they are to be.
+    /// The time that was given, or the clock's. Reservations that have ended until then end first: by the clock, those that
+    /// change a counter then; by a time that was given, all that brought theirs.
     #[inline]
     fn time(&self, at: Option<Timestamp>) -> Timestamp {
         let now = self.stripes.time(at);
@@ -459,7 +459,7 @@ impl MemoryStore {
     /// The request's tasks, those on one state with the sum of their costs.
     fn merged<'a>(&self, request: &Request<'a>) -> SmallVec<[Task<'a>; 4]> {
         // Before any stripe is locked.
-        if self.reservations.has_urgent(request.at.is_some()) {
+        if self.reservations.awaits_end(request.at.is_some()) {
             self.time(request.at);
         }
         let mut tasks: SmallVec<[Task<'a>; 4]> = request

@@ -23,7 +23,8 @@ const SHARED: usize = 64;
 #[derive(Debug)]
 pub(super) struct ReservationBook {
     kept: Mutex<BookedReservations>,
-    /// When the next one ends that changes a counter: by the store's clock, and by the times that requests bring.
+    /// When the next one ends: by the store's clock, of those that change a counter then; and by the times that requests
+    /// bring, of all, because only the request whose time is past its end can know of that.
     due: [AtomicU64; 2],
     open: AtomicUsize,
     expired: AtomicU64,
@@ -117,15 +118,15 @@ impl ReservationBook {
         }
     }
 
-    /// Whether a reservation may have ended that changes a counter, or the time is [`LATEST`] or later.
+    /// Whether a reservation may have ended that is to be ended now, or the time is [`LATEST`] or later.
     #[inline]
     pub(super) fn is_due(&self, is_supplied: bool, now: Timestamp) -> bool {
         now.as_micros() >= self.due[usize::from(is_supplied)].load(Ordering::Relaxed)
     }
 
-    /// Whether a reservation is open that changes a counter when it ends.
+    /// Whether a reservation is open that is to be ended when its time comes.
     #[inline]
-    pub(super) fn has_urgent(&self, is_supplied: bool) -> bool {
+    pub(super) fn awaits_end(&self, is_supplied: bool) -> bool {
         self.due[usize::from(is_supplied)].load(Ordering::Relaxed) != NEVER
     }
 
@@ -166,8 +167,11 @@ impl ReservationBook {
 
     /// Takes over when the next one ends, after a change.
     pub(super) fn note_due(&self, kept: &BookedReservations) {
-        for (due, queue) in self.due.iter().zip(&kept.queues) {
-            let next = queue.urgent.first();
+        for (is_supplied, (due, queue)) in
+            [false, true].iter().zip(self.due.iter().zip(&kept.queues))
+        {
+            let others = queue.others.first().filter(|_| *is_supplied);
+            let next = queue.urgent.first().into_iter().chain(others).min();
             let next = next.map_or(NEVER, |(at, _)| at.as_micros().min(NEVER - 1));
             if due.load(Ordering::Relaxed) != next {
                 due.store(next, Ordering::Relaxed);

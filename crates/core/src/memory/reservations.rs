@@ -171,7 +171,13 @@ impl MemoryStore {
             part.settled = cost_of(part);
             part.adjusted = self.adjust_part(request.id, part, part.settled, (at, now));
         }
-        booked.settled = Some((cost, now + RESULT_TTL));
+        // By the time by which it would have ended.
+        let settled_at = if booked.is_supplied {
+            now
+        } else {
+            self.stripes.now()
+        };
+        booked.settled = Some((cost, settled_at + RESULT_TTL));
         let reservation = stored(request.id, &booked);
         self.reservations.leave_room();
         self.put(&mut kept, request.id, booked);
@@ -243,7 +249,8 @@ impl MemoryStore {
         (at, now): (Option<Timestamp>, Timestamp),
     ) -> Option<&'k BookedReservation> {
         let booked = kept.get(id)?;
-        // One that brought its time ends by such times alone, another by the clock alone.
+        // One that brought its time ends by such times alone, another by the clock alone. Invariant: no time that was
+        // supplied since it was made is at or past the end of one that is left, because `end_due` takes those out.
         let passed = match (booked.is_supplied, at) {
             (true, at) => at,
             (false, None) => Some(now),
@@ -257,11 +264,13 @@ impl MemoryStore {
         kept.get(id)
     }
 
-    /// Ends the reservations that change a counter and have ended until `now`, which it returns.
+    /// Ends reservations that have ended until `now`, which it returns: those that change a counter, and of those that
+    /// brought their time all. So one has ended for good if any time since it was made was past its end, also for calls
+    /// that bring an earlier time or none.
     #[cold]
     pub(super) fn end_due(&self, is_supplied: bool, now: Timestamp) -> Timestamp {
         let mut kept = self.reservations.lock();
-        while let Some((id, booked)) = kept.pop_ended(is_supplied, now, true) {
+        while let Some((id, booked)) = kept.pop_ended(is_supplied, now, !is_supplied) {
             self.uncount(&booked);
             self.end(id, &booked);
         }

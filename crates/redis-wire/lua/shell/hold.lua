@@ -1,11 +1,15 @@
 -- Stored reservations: a hash for each, written by the step that charges, with what it takes to settle it later.
 --
--- Fields: `at` and `ends`, `supplied` if its time was, `estimate`, `others` (records of the same reservation in
--- other slots), `n`, and its parts by number. A settled one has `settled`, `until`, and `<number>r` for each part.
+-- Fields: `at` and `ends`, `estimate`, `n` and its parts by number, see hold_parts.lua; `supplied`, the key of the set in
+-- which it ends, if its time was supplied; `others`, the records of the same reservation in other slots, or `other` if it
+-- is one of those. A settled one has `settled`, `until`, and `<number>r` for each part.
+--
+-- Invariant: an estimate is given back once. The call that settles, and that which ends it, take the part or the record
+-- out of its queue (held.lua, ends.lua), and change the charge only if it was in there.
 
 local hold = {}
 
-local ops, parts, held = module('ops'), module('hold_parts'), module('held')
+local ops, parts, held, ends = module('ops'), module('hold_parts'), module('held'), module('ends')
 
 -- More than any limit can grant.
 local MOST = 1125899906842624
@@ -22,9 +26,15 @@ local LONGER = 120000000
 -- it is written without a part: if it is `made`, or `always`.
 -- Answers all outcomes, how many parts were written, and when the reservation ends.
 function hold.reserve(step)
-  local ttl, estimate, others = tonumber(step.args[1]), step.args[2], step.args[3]
-  local groups, is_other = tonumber(step.args[4]), step.args[5] == 'other'
-  local ends = plus(step.now, ttl)
+  local key, estimate, others = step.keys[1], step.args[2], step.args[3]
+  local ttl, groups, is_other = tonumber(step.args[1]), tonumber(step.args[4]), step.args[5] == 'other'
+  -- Groups that are charged later end with the first.
+  local known = call('HMGET', key, 'n', 'at', 'ends')
+  local count, at = tonumber(known[1] or 0), whole_number(known[2]) or step.now
+  local ends_at = whole_number(known[3]) or plus(step.now, ttl)
+  if step.is_supplied then
+    stays(step.ends)
+  end
   for _, task in ipairs(step.tasks) do
     if task.companion then
       -- The permit ends with the reservation.
@@ -41,7 +51,7 @@ function hold.reserve(step)
       is_made, step.lease = false, ''
     end
   end
-  local written, count = {}, tonumber(call('HGET', step.keys[1], 'n') or 0)
+  local fields, written, tag = {}, 0, nil
   for index, task in ipairs(step.tasks) do
     if is_made and is_allowed[task.group] and task.own > 0 then
       local outcome = outcomes[index]
@@ -49,11 +59,10 @@ function hold.reserve(step)
         task.taken_at = outcome[AT]
         task.charged_at = plus(outcome[AT], outcome[DELAY])
       end
-      local text = parts.write(task)
-      count = count + 1
-      written[#written + 1], written[#written + 2] = count, text
-      if task.limit.has_held then
-        held.add(task, step, text, ends, outcome and outcome[RESET_AT] or ends)
+      written = written + 1
+      tag = parts.write(task, count + written, fields, at, tag)
+      if task.limit.has_held and not step.is_supplied then
+        held.add(task, step.lease, ends_at, outcome and outcome[RESET_AT] or ends_at)
       end
     end
   end
@@ -63,21 +72,36 @@ function hold.reserve(step)
       numbers[#numbers + 1] = number
     end
   end
-  numbers[#numbers + 1], numbers[#numbers + 2] = #written / 2, ends
+  numbers[#numbers + 1], numbers[#numbers + 2] = written, ends_at
   local is_needed = step.args[6] == 'always' or step.args[6] == 'made' and is_made
-  if #written == 0 and not is_needed then
+  if written == 0 and not is_needed then
     return numbers
   end
-  call('HSET', step.keys[1], 'at', format('%.0f', step.now), 'ends', format('%.0f', ends), 'supplied',
-    step.is_supplied and 1 or 0, 'estimate', estimate, 'others', others, 'other', is_other and 1 or 0, 'n', count,
-    unpack(written))
-  expire(step, step.keys[1], is_other and plus(ends, LONGER) or ends)
+  local function add(field, value)
+    fields[#fields + 1], fields[#fields + 2] = field, value
+  end
+  add('at', format('%.0f', at))
+  add('ends', format('%.0f', ends_at))
+  add('estimate', estimate)
+  add('n', count + written)
+  if others ~= '' then
+    add('others', others)
+  end
+  if is_other then
+    add('other', 1)
+  end
+  if step.is_supplied then
+    add('supplied', step.ends)
+    ends.add(step.ends, key, ends_at)
+  end
+  call('HSET', key, unpack(fields))
+  expire(step, key, is_other and plus(ends_at, LONGER) or ends_at)
   return numbers
 end
 
--- The record of a step, unless it has ended; nil then, and if there is none.
-local function read(step)
-  local fields = call('HGETALL', step.keys[1])
+-- The record at `key`; nil if there is none.
+local function load(key)
+  local fields = call('HGETALL', key)
   if #fields == 0 then
     return nil
   end
@@ -86,36 +110,77 @@ local function read(step)
     record[fields[index]] = fields[index + 1]
   end
   if not (record.at and record.ends and record.n and record.estimate) then
-    unreadable(step.keys[1])
+    unreadable(key)
   end
   record.at, record.ends, record.n = whole_number(record.at), whole_number(record.ends), whole_number(record.n)
-  record.is_supplied = record.supplied == '1'
-  local now = time
-  if record.is_supplied then
-    -- It ends by such times alone, and acts at its own unless the caller brings one.
-    now = step.is_supplied and step.now or 0
+  record.parts = parts.read(record, key)
+  return record
+end
+
+-- The record of a step, unless it has ended; nil then, and if there is none.
+local function read(step)
+  local record = load(step.keys[1])
+  if not record then
+    return nil
+  end
+  if record.supplied then
+    -- It ends by such times alone, which remove it; and acts at its own unless the caller brings one.
     if not step.is_supplied then
       step.now, step.is_supplied = record.at, true
     end
+    return record
   end
   -- The first record decides when it has ended.
-  local ends = record.settled and whole_number(record['until']) or record.ends
-  if record.other ~= '1' and ends <= now then
+  local ends_at = record.settled and whole_number(record['until']) or record.ends
+  if record.other ~= '1' and ends_at <= time then
     return nil
   end
-  record.parts = {}
-  for index = 1, record.n do
-    record.parts[index] = parts.read(record[tostring(index)], step.keys[1])
-  end
   return record
+end
+
+-- Reads the states of parts, all before one is written.
+local function open_states(list)
+  local entries = {}
+  for _, part in ipairs(list) do
+    entries[part.key] = entries[part.key] or part.form:open(part.key, part.limit, part.companion)
+    part.entry = entries[part.key]
+  end
+end
+
+-- Ends a reservation by a supplied time: what is to be given back is, as of its end, and its permits are released. The
+-- record in another slot stays, so that settling can be repeated.
+function hold.finish(key)
+  local record = load(key)
+  if not record then
+    return
+  end
+  if not record.settled then
+    local changed = {}
+    for _, part in ipairs(record.parts) do
+      if part.companion or part.limit.has_held and not parts.is_reset(part) then
+        changed[#changed + 1] = part
+      end
+    end
+    open_states(changed)
+    local as_of = { now = record.ends, lease = match(key, '%x+$'), is_supplied = true }
+    for _, part in ipairs(changed) do
+      part.form.give_back(part, as_of)
+    end
+  end
+  if record.other ~= '1' then
+    call('DEL', key)
+  end
 end
 
 -- All that is known of a record, as texts.
 local function dump(code, record)
   local reply = { code, format('%.0f', record.at), format('%.0f', record.ends), record.estimate,
     record.settled and '1' or '0', record.settled or '', record.others or '' }
-  for index = 1, record.n do
-    reply[#reply + 1], reply[#reply + 2] = record[tostring(index)], record[index .. 'r'] or ''
+  for index, part in ipairs(record.parts) do
+    local unit = part.unit .. ' ' .. format('%.0f', part.unit_cost)
+    for _, text in ipairs({ part.text, unit, part.key, part.label, record[index .. 'r'] or '' }) do
+      reply[#reply + 1] = text
+    end
   end
   return reply
 end
@@ -167,6 +232,7 @@ end
 -- Settles a reservation. Arguments: `cancel`, or `cost` and what was spent; whether the record is removed; the numbers of
 -- parts whose units the caller took from its lease, and puts back there itself.
 function hold.settle(step)
+  local key, is_by_clock = step.keys[1], not step.is_supplied
   local record = read(step)
   if not record then
     return { UNKNOWN }
@@ -185,23 +251,22 @@ function hold.settle(step)
     end
     return is_same and dump(REPEATED, record) or { OTHER_COST }
   end
-  stays(step.keys[1])
-  -- All states are read before one is written.
-  local entries = {}
-  for _, part in ipairs(record.parts) do
-    entries[part.key] = entries[part.key] or part.form:open(part.key, part.limit, part.companion)
-    part.entry = entries[part.key]
-  end
+  stays(key)
+  open_states(record.parts)
   local to_lease = {}
   for number in string.gmatch(step.args[4] or '', '%d+') do
     to_lease[number] = true
   end
+  for _, part in ipairs(record.parts) do
+    if part.limit.has_held and is_by_clock then
+      held.expire(part, step.lease)
+    end
+  end
+  local is_open = not record.supplied or ends.remove(record.supplied, key)
   local adjust, results = module('adjust'), { 'settled', settled }
   for index, part in ipairs(record.parts) do
-    if part.limit.has_held then
-      held.remove(part, step.lease)
-      held.expire(part, step)
-    end
+    local is_charged = not part.limit.has_held
+      or is_open and (record.supplied ~= nil or held.remove(part, step.lease))
     local cost = cost_of(part, actual, spent)
     local is_reset, for_lease = parts.is_reset(part), 0
     if to_lease[part.index] and not is_reset then
@@ -209,7 +274,7 @@ function hold.settle(step)
       for_lease = max(part.cost - cost, 0)
       cost = max(cost, part.cost)
     end
-    local done = adjust(part, step, cost, is_reset)
+    local done = adjust(part, step, cost, is_reset, is_charged)
     cost = cost - for_lease
     local result = format('%.0f %.0f %.0f %.0f %.0f %.0f', cost, done[1] + for_lease, done[2], done[3],
       done[4] + for_lease, for_lease)
@@ -218,12 +283,16 @@ function hold.settle(step)
   end
   record.settled = settled
   if step.args[3] == 'remove' then
-    call('DEL', step.keys[1])
+    call('DEL', key)
   else
-    local until_then = plus(step.now, A_MINUTE)
-    results[#results + 1], results[#results + 2] = 'until', format('%.0f', until_then)
-    call('HSET', step.keys[1], unpack(results))
-    expire({ is_supplied = record.is_supplied }, step.keys[1], plus(time, A_MINUTE))
+    -- By the time by which the reservation would have ended.
+    local forgotten_at = plus(record.supplied and step.now or time, A_MINUTE)
+    results[#results + 1], results[#results + 2] = 'until', format('%.0f', forgotten_at)
+    call('HSET', key, unpack(results))
+    expire({ is_supplied = record.supplied }, key, plus(time, A_MINUTE))
+    if record.supplied and record.other ~= '1' then
+      ends.add(record.supplied, key, forgotten_at)
+    end
   end
   return dump(SETTLED, record)
 end
@@ -238,18 +307,21 @@ function hold.extend(step)
     return { OTHER_COST }
   end
   stays(step.keys[1])
-  local ends = min(plus(step.now, tonumber(step.args[1])), plus(record.at, tonumber(step.args[2])))
+  local ends_at = min(plus(step.now, tonumber(step.args[1])), plus(record.at, tonumber(step.args[2])))
   for _, part in ipairs(record.parts) do
     if part.companion then
-      parts.renew(part, step, ends)
-    elseif part.limit.has_held then
-      held.extend(part, step, ends)
+      parts.renew(part, step, ends_at)
+    elseif part.limit.has_held and not record.supplied then
+      held.extend(part, step.lease, ends_at)
     end
   end
-  call('HSET', step.keys[1], 'ends', format('%.0f', ends))
+  if record.supplied then
+    ends.move(record.supplied, step.keys[1], ends_at)
+  end
+  call('HSET', step.keys[1], 'ends', format('%.0f', ends_at))
   local is_other = record.other == '1'
-  expire({ is_supplied = record.is_supplied }, step.keys[1], is_other and plus(ends, LONGER) or ends)
-  return { SETTLED, format('%.0f', ends), record.others or '' }
+  expire({ is_supplied = record.supplied }, step.keys[1], is_other and plus(ends_at, LONGER) or ends_at)
+  return { SETTLED, format('%.0f', ends_at), record.others or '' }
 end
 
 function hold.look(step)

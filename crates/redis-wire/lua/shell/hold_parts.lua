@@ -1,9 +1,23 @@
--- The parts of a stored reservation, each a text with what it takes to settle it:
--- `<index> <cost> <flows from> <taken at> <unit cost> <unit> <limit> <counter> <label>`. The limit is its arguments,
--- joined by commas; `held` in front of them means that the part is given back if it is never settled.
+-- The parts of a stored reservation, in the fields of its record, each with what it takes to settle it. A part's number
+-- and: nothing, `<index> <cost> <limit>` and, unless it was charged when the reservation was made, `<flows from> <taken
+-- at>`; `u`, `<unit> <unit cost>`, unless that is one request; `k`, what is in the braces of the counter, unless that is
+-- as in the part before; `c`, the rest of the counter; `l`, the label. Each is short, so that Redis keeps the record in
+-- one piece of memory.
+--
+-- The limit is its arguments, joined by commas; `held` in front of them means that the part is given back if it is never
+-- settled.
 
 local parts = {}
 
+local KINDS = {
+  tb = 'bucket',
+  cell = 'cell',
+  fw = 'fixed_window',
+  swc = 'sliding_window_counter',
+  sws = 'sliding_window_slots',
+  log = 'sliding_window_log',
+  con = 'concurrency',
+}
 local FIELDS = {
   bucket = { 'count', 'window', 'burst', 'to_full', 'hold' },
   cell = { 'count', 'window', 'burst', 'to_full', 'hold' },
@@ -13,10 +27,44 @@ local FIELDS = {
   concurrency = { 'holders', 'lease_ttl' },
   fixed_window = { 'count', 'window', 'anchor' },
 }
+local ONE_REQUEST = 'requests 1'
 
-function parts.write(task)
-  return format('%s %.0f %.0f %.0f %s %s %s %s %s', task.index, task.own, task.charged_at, task.taken_at,
-    task.unit_cost, task.unit, task.limit_text, task.key, task.label)
+-- A counter in three pieces: in front of the braces, in them, and after.
+local function pieces(counter)
+  return match(counter, '^(.-){(.-)}(.*)$')
+end
+
+-- Adds the fields of a part to those of a record that was made `at` a time; `before` is what is in the braces of the
+-- part before. Returns what is in those of this part.
+function parts.write(task, number, fields, at, before)
+  local function add(kind, text)
+    fields[#fields + 1], fields[#fields + 2] = number .. kind, text
+  end
+  local text = format('%s %.0f %s', task.index, task.own, task.limit_text)
+  if task.charged_at ~= at or task.taken_at ~= at then
+    text = format('%s %.0f %.0f', text, task.charged_at, task.taken_at)
+  end
+  add('', text)
+  local unit = task.unit .. ' ' .. task.unit_cost
+  if unit ~= ONE_REQUEST then
+    add('u', unit)
+  end
+  local _, tag, rest = pieces(task.key)
+  if tag ~= before then
+    add('k', tag)
+  end
+  add('c', rest)
+  if task.label ~= '' then
+    add('l', task.label)
+  end
+  return tag
+end
+
+-- What it takes to give a part back: `<cost> <limit> <flows from>` and, if that is another, `<taken at>`.
+function parts.write_held(task)
+  local limit = string.gsub(task.limit_text, '^held,', '')
+  local text = format('%.0f %s %.0f', task.own, limit, task.charged_at)
+  return task.taken_at == task.charged_at and text or format('%s %.0f', text, task.taken_at)
 end
 
 local function limit_of(text, key)
@@ -28,8 +76,8 @@ local function limit_of(text, key)
   if has_held then
     table.remove(words, 1)
   end
-  local limit = { kind = words[1], has_held = has_held }
-  for index, field in ipairs(FIELDS[limit.kind] or unreadable(key)) do
+  local limit = { kind = KINDS[words[1]] or unreadable(key), has_held = has_held }
+  for index, field in ipairs(FIELDS[limit.kind]) do
     local word = words[index + 1] or unreadable(key)
     limit[field] = tonumber(word) or word
   end
@@ -38,28 +86,50 @@ local function limit_of(text, key)
   return limit
 end
 
--- A part as a task that can be adjusted; its state is not read yet.
-function parts.read(text, key)
-  local index, cost, charged_at, taken_at, unit_cost, unit, limit, counter =
-    match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+) ')
-  if not counter then
-    unreadable(key)
-  end
+-- A task that can be adjusted; its state is not read yet.
+local function task_of(cost, limit, charged_at, taken_at, counter, key)
   limit = limit_of(limit, key)
   return {
-    index = index,
-    text = text,
     form = module(limit.kind .. '_form'),
     limit = limit,
     cost = whole_number(cost) or unreadable(key),
     charged_at = whole_number(charged_at) or unreadable(key),
     taken_at = whole_number(taken_at) or unreadable(key),
-    unit_cost = whole_number(unit_cost) or unreadable(key),
-    unit = unit,
     key = counter,
     companion = limit.has_companion and counter .. ':leases' or nil,
     first = 1,
   }
+end
+
+-- All parts of the record at `key` as tasks.
+function parts.read(record, key)
+  local read, prefix, tag = {}, pieces(key), nil
+  for number = 1, record.n do
+    local text = record[tostring(number)] or unreadable(key)
+    local index, cost, limit, times = match(text, '^(%d+) (%d+) (%S+)(.*)$')
+    local charged_at, taken_at = match(times or '', '^ (%d+) (%d+)$')
+    local unit, unit_cost = match(record[number .. 'u'] or ONE_REQUEST, '^(%S+) (%d+)$')
+    tag = record[number .. 'k'] or tag
+    local rest = record[number .. 'c']
+    if not (index and unit and tag and rest) then
+      unreadable(key)
+    end
+    local counter = prefix .. '{' .. tag .. '}' .. rest
+    local part = task_of(cost, limit, charged_at or record.at, taken_at or record.at, counter, key)
+    part.index, part.text, part.label = index, text, record[number .. 'l'] or ''
+    part.unit, part.unit_cost = unit, whole_number(unit_cost) or unreadable(key)
+    read[number] = part
+  end
+  return read
+end
+
+-- A part that is held next to its counter.
+function parts.read_held(text, counter)
+  local cost, limit, charged_at, more = match(text, '^(%d+) (%S+) (%d+)(.*)$')
+  if not cost then
+    unreadable(counter .. ':held:parts')
+  end
+  return task_of(cost, limit, charged_at, match(more, '%d+') or charged_at, counter, counter .. ':held:parts')
 end
 
 -- Whether the counter was reset after the part was taken.

@@ -26,10 +26,13 @@ local function read_task(op)
 end
 
 local function read(op)
-  local step = { op = op, now = number(), lease = text(), is_supplied = true, tasks = nil }
+  local step = { op = op, now = number(), is_supplied = true, tasks = nil }
   if step.now < 0 then
     step.now, step.is_supplied = time, false
+  elseif text() == 'ends' then
+    step.ends = key()
   end
+  step.lease = text()
   if step.lease ~= '' and text() == 'registered' then
     step.register, step.there = key(), {}
     for index = 1, number() do
@@ -59,6 +62,9 @@ end
 
 -- Reads and checks every state, then does what is asked.
 local function run(step)
+  if step.ends then
+    module('ends').expire(step)
+  end
   if step.op == 'heal' then
     return module('heal')(step)
   elseif step.op == 'forget' then
@@ -69,8 +75,8 @@ local function run(step)
       task.entry = step.tasks[task.first].entry
     else
       task.entry = task.form:open(task.key, task.limit, task.companion)
-      if task.limit.has_held then
-        module('held').expire(task, step)
+      if task.limit.has_held and not step.is_supplied then
+        module('held').expire(task)
       end
     end
   end

@@ -169,9 +169,10 @@ impl LuaStep {
         command: &mut C,
     ) {
         command.arg(self.op.name());
-        match self.at {
-            Some(at) => command.arg(at.as_micros()),
-            None => command.arg("-1"),
+        match (self.at, &self.ends) {
+            (Some(at), Some(_)) => command.arg(at.as_micros()).arg("ends"),
+            (Some(at), None) => command.arg(at.as_micros()).arg(""),
+            (None, _) => command.arg("-1"),
         };
         match self.id {
             Some(id) => command.arg(id.to_string()),
@@ -211,7 +212,8 @@ impl LuaCharge {
             if self.gives_back {
                 limit.arg("held");
             }
-            write_limit(&self.form, &mut limit);
+            limit.arg(short_kind(&self.form));
+            write_numbers(&self.form, &mut limit);
             reserved.write(&limit.0, command);
         }
         match self.extra {
@@ -265,6 +267,23 @@ fn write_limit<C: CommandWriter>(form: &Form, command: &mut C) {
         Form::SlidingLog(_) => "sliding_window_log",
         Form::Concurrency(_) => "concurrency",
     });
+    write_numbers(form, command);
+}
+
+/// The kind of a limit as a reservation keeps it.
+fn short_kind(form: &Form) -> &'static str {
+    match form {
+        Form::Bucket(form) if form.has_common_parts() => "cell",
+        Form::Bucket(_) => "tb",
+        Form::FixedWindow(_) => "fw",
+        Form::SlidingCounter(_) => "swc",
+        Form::SlidingSlots(_) => "sws",
+        Form::SlidingLog(_) => "log",
+        Form::Concurrency(_) => "con",
+    }
+}
+
+fn write_numbers<C: CommandWriter>(form: &Form, command: &mut C) {
     match form {
         Form::Bucket(form) => {
             command

@@ -261,12 +261,12 @@ impl LuaStep {
         let [at, ends, estimate, is_settled, settled, others, parts @ ..] = &texts[..] else {
             return Err(BadReply);
         };
-        let (parts, left) = parts.as_chunks::<2>();
+        let (parts, left) = parts.as_chunks::<5>();
         if !left.is_empty() {
             return Err(BadReply);
         }
         let cost = |text: &str| text.parse::<Costs>().map_err(|_| BadReply);
-        let parts = parts.iter().map(|[part, result]| read_part(part, result));
+        let parts = parts.iter().map(read_part);
         let id = self.id.ok_or(BadReply)?;
         Ok(HoldAnswer::Record {
             record: StoredReservation {
@@ -287,15 +287,15 @@ impl LuaStep {
     }
 }
 
-fn read_part(text: &str, result: &str) -> Result<KeptPart, BadReply> {
-    let mut words = text.splitn(9, ' ');
+/// The text of a part, its unit and the cost in that, its counter, its label and its result.
+fn read_part([text, unit, counter, label, result]: &[&str; 5]) -> Result<KeptPart, BadReply> {
+    let mut words = text.split(' ');
     let mut word = || words.next().ok_or(BadReply);
     let whole = |text: &str| text.parse::<u64>().map_err(|_| BadReply);
-    let (index, reserved) = (whole(word()?)?, whole(word()?)?);
-    let _times = (word()?, word()?, word()?);
-    let (unit, limit, counter, label) = (word()?, word()?, word()?, word()?);
+    let (index, reserved, limit) = (whole(word()?)?, whole(word()?)?, word()?);
+    let (unit, _) = unit.split_once(' ').ok_or(BadReply)?;
     let mut part = ReservationPart {
-        label: label.into(),
+        label: (*label).into(),
         unit: CostUnit::new(unit).map_err(|_| BadReply)?,
         limit: capacity(limit).ok_or(BadReply)?,
         reserved,
@@ -321,7 +321,7 @@ fn read_part(text: &str, result: &str) -> Result<KeptPart, BadReply> {
     }
     Ok(KeptPart {
         index,
-        counter: counter.to_owned(),
+        counter: (*counter).to_owned(),
         part,
         for_lease,
     })
@@ -331,7 +331,7 @@ fn read_part(text: &str, result: &str) -> Result<KeptPart, BadReply> {
 fn capacity(limit: &str) -> Option<u64> {
     let mut words = limit.split(',').skip_while(|word| *word == "held");
     let position = match words.next()? {
-        "bucket" | "cell" => 2,
+        "tb" | "cell" => 2,
         _ => 0,
     };
     words.nth(position)?.parse().ok()

@@ -39,7 +39,6 @@ use tidegate_redis_wire::keys::{KeySecret, RedisKeys, SecretFrom};
 use tidegate_redis_wire::namespace;
 use tidegate_redis_wire::plan::{Plan, PlannedCharge};
 use tidegate_redis_wire::script::SHA1;
-use tidegate_redis_wire::wire::LuaStep;
 
 /// Holds the state of every limit in Redis or Valkey, where all instances share it.
 ///
@@ -95,7 +94,7 @@ impl RedisStore {
         let namespace = settings.namespace.as_ref();
         let keys = RedisKeys::new(namespace, KeySecret::new(settings.secret_from()));
         let inner = Arc::new(StoreInner {
-            router: Router::open(&settings, &stats, &LuaStep::probe(&keys)),
+            router: Router::open(&settings, &stats, &keys),
             keys,
             hints: Hints::new(),
             pools: UnitPools::default(),

@@ -28,6 +28,7 @@ mod rules;
 mod scopes;
 mod sharing;
 mod state_loss;
+mod unsettled;
 
 use std::time::Duration;
 

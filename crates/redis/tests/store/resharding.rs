@@ -128,7 +128,7 @@ async fn settle(
     store.settle_reservation(&request).await
 }
 
-const KINDS: [&str; 5] = ["counter", "hold", "held", "parts", "reset"];
+const KINDS: [&str; 6] = ["counter", "hold", "held", "parts", "reset", "ends"];
 const KINDS_OF_PERMITS: [&str; 3] = ["counter", "leases", "lease"];
 
 fn kind(key: &str) -> &str {
@@ -140,7 +140,7 @@ fn kind(key: &str) -> &str {
     }
     let last = key.rsplit(':').next().unwrap();
     match last {
-        "held" | "parts" | "reset" | "leases" => last,
+        "held" | "parts" | "reset" | "leases" | "ends" => last,
         _ => "counter",
     }
 }

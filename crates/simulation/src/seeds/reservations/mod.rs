@@ -77,13 +77,13 @@ pub const RESERVATION_BUGS: &[ReservationBug] = &[
     },
     ReservationBug {
         name: "what has ended is given back each time",
-        change: change("    remove(task.key, name)\n  end", "  end"),
+        change: change("      remove(task.key, name)\n    end", "    end"),
         within: 20,
     },
     ReservationBug {
         name: "what has ended is never given back",
         change: change(
-            "call('ZRANGEBYSCORE', queue, '-inf', format('%.0f', step.now), 'WITHSCORES')",
+            "call('ZRANGEBYSCORE', queue, '-inf', format('%.0f', time), 'WITHSCORES')",
             "{}",
         ),
         within: 20,
