@@ -204,15 +204,15 @@ pub async fn reservations_agree_with_memory(store: &Store, seed: u64, steps: usi
     for step in 0..steps {
         now = now + Micros::new(random.below(30_000_000));
         // A store may know of a time only where it was supplied: in the slots of these keys.
-        let told = keys.map(|key| Charge {
+        let supplied = keys.map(|key| Charge {
             scope: &kept,
             limit: &limits[0],
             key,
             cost: 0,
         });
-        let told = Request::new(&told).at(now);
-        store.peek(&told).await.unwrap();
-        memory.peek(&told);
+        let supplied = Request::new(&supplied).at(now);
+        store.peek(&supplied).await.unwrap();
+        memory.peek(&supplied);
         let count = random.below(3);
         let mut group = |scope| {
             let charges = (0..=count).map(|_| ReservedCharge {

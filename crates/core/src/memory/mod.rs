@@ -239,8 +239,7 @@ impl MemoryStore {
         outcome
     }
 
-    /// The time that was given, or the clock's. Reservations that have ended until then end first: by the clock, those that
-    /// change a counter then; by a time that was given, all that brought theirs.
+    /// The time that was given, or the clock's. What has ended until then ends first: see `end_due`.
     #[inline]
     fn time(&self, at: Option<Timestamp>) -> Timestamp {
         let now = self.stripes.time(at);
@@ -372,6 +371,9 @@ impl MemoryStore {
     }
 
     /// Forgets what a key has used: [`RemoteStore::forget`](crate::RemoteStore::forget) without the future.
+    ///
+    /// The last 16,384 keys that were reset are known by name. Once there are more, nothing that was charged up to the
+    /// oldest of these resets is given back to any key: it counts until it flows back or leaves its window.
     pub fn forget(&self, scope: &Scope, limit: &Limit, key: &str) {
         let hash = self.hasher.hash(&Charge {
             scope,

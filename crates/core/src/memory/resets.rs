@@ -27,7 +27,8 @@ struct KeptResets {
     /// The keys in the order of their resets.
     order: VecDeque<KeyHash>,
     /// Charges to any key up to this time are not given back. Covers resets that are no longer listed by key. Errs on
-    /// the strict side: such a charge counts as used until it flows back or leaves its window.
+    /// the strict side: such a charge counts as used until it flows back or leaves its window. A reset cannot be dropped
+    /// instead when no open reservation is older: receipts that callers keep in their processes are not known here.
     all_up_to: Timestamp,
 }
 

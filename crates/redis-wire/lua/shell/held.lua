@@ -3,8 +3,8 @@
 -- `<counter>:held:parts`. Read only for limits of rules that say so, and by calls at the time of Redis: what ends by
 -- supplied times is in ends.lua.
 --
--- Invariant: a part is in it if and only if its estimate is still charged. Whoever takes it out changes the charge, in
--- the same call.
+-- Invariant: a part is in it if and only if its estimate is still charged. The call that takes it out changes the
+-- charge.
 
 local held = {}
 
