@@ -108,6 +108,13 @@ impl Identity {
         })
     }
 
+    /// The attributes that are read from requests, each with its sources.
+    pub fn sources(&self) -> impl Iterator<Item = (&str, &[AttributeSource])> {
+        let others = self.others.iter();
+        let others = others.map(|(name, sources)| (&**name, &sources[..]));
+        std::iter::once((API_KEY, &self.api_key[..])).chain(others)
+    }
+
     /// The headers that are read in addition to those of the rules.
     pub fn headers(&self) -> Vec<HeaderName> {
         let others = self.others.iter().flat_map(|(_, sources)| sources);

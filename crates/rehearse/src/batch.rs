@@ -17,7 +17,7 @@ pub(crate) struct RequestBatch {
 }
 
 /// One request.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct KeptRequest {
     /// When it arrived, in microseconds.
     pub(crate) time: u64,
@@ -25,8 +25,10 @@ pub(crate) struct KeptRequest {
     pub(crate) duration: Option<u64>,
     /// The number of its line, from 1.
     pub(crate) line: u64,
-    /// The range of its parts; most have one.
-    parts: (u32, u32),
+    /// The latest time of the lines before it, also of those that are not decided.
+    pub(crate) newest_before: u64,
+    /// The range of its parts; most have one. The batch sets it.
+    pub(crate) parts: (u32, u32),
 }
 
 #[derive(Debug, Clone)]
@@ -84,14 +86,12 @@ impl RequestBatch {
         self.parts.truncate(mark.parts);
     }
 
-    /// Adds a request without parts.
-    pub(crate) fn begin(&mut self, time: u64, duration: Option<u64>, line: u64) {
+    /// Adds a request without the parts that it will have.
+    pub(crate) fn begin(&mut self, request: KeptRequest) {
         let parts = index(self.parts.len());
         self.requests.push(KeptRequest {
-            time,
-            duration,
-            line,
             parts: (parts, parts),
+            ..request
         });
     }
 
@@ -147,8 +147,8 @@ impl RequestBatch {
             let value = &self.text[start..start + kept.length as usize];
             match (kept.refused, name) {
                 (Some(problem), _) => attributes.refuse(name, problem),
-                // It has the form of an address, which is kept besides the text.
-                (None, "ip") => drop(attributes.insert(name, value)),
+                // If it has the form of an address, that is kept besides the text. A recording may have its digest.
+                (None, "ip") if attributes.insert(name, value).is_ok() => {}
                 (None, _) => attributes.push(Cow::Borrowed(name), Cow::Borrowed(value)),
             }
         }

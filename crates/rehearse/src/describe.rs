@@ -3,9 +3,11 @@
 mod identity;
 mod map;
 mod refused;
+mod secret_sources;
 
 pub use map::{FieldMap, FieldMapError};
 pub(crate) use refused::reason_of;
+pub(crate) use secret_sources::{is_public_stand_in, secret_sources};
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -56,7 +58,7 @@ impl Describer {
         for part in &line.parts {
             let mut attributes = Attributes::new();
             for (name, value) in &part.attributes {
-                attributes.insert(name.clone(), value.clone())?;
+                take_recorded(name.clone(), value, &mut attributes);
             }
             self.complete(line, &mut attributes)?;
             if let Some(costs) = &part.costs {
@@ -88,7 +90,9 @@ impl Describer {
             self.take_headers(line, &mut attributes)?;
         }
         for (name, value) in &line.attributes {
-            if is_name(name) && (self.wants)(name) {
+            if line.is_recorded {
+                take_recorded(name.clone(), value, &mut attributes);
+            } else if is_name(name) && (self.wants)(name) {
                 attributes.set(name.clone(), AttributeValue::from(&**value))?;
             }
         }
@@ -178,6 +182,14 @@ fn take_path<'r>(path: &'r [u8], attributes: &mut Attributes<'r>) -> Result<(), 
     match std::str::from_utf8(path) {
         Ok(path) => attributes.insert_path(path, EncodedSlashes::Decode),
         Err(_) => attributes.insert("path", path),
+    }
+}
+
+/// Adds an attribute as a server has recorded it, which is its normal form already, or a digest.
+fn take_recorded<'r>(name: Cow<'r, str>, value: &'r [u8], attributes: &mut Attributes<'r>) {
+    // The form of an address is kept besides the text.
+    if name != "ip" || attributes.insert(name.clone(), value).is_err() {
+        attributes.push(name, String::from_utf8_lossy(value));
     }
 }
 

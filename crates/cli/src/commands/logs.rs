@@ -158,6 +158,7 @@ impl LogArgs {
                 .as_ref()
                 .map_or_else(RuleSettings::default, |config| config.rule_settings.clone()),
             anonymous: self.anonymous,
+            secret_sources: Vec::new(),
         };
         Ok(LogSetup {
             input,

@@ -4,14 +4,12 @@
 mod bound;
 mod progress;
 mod terminal;
+mod written;
 
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context as _, anyhow, bail, ensure};
+use anyhow::{anyhow, bail, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 use tidegate::document::Node;
@@ -29,6 +27,7 @@ use crate::exit::{self, Answer};
 use crate::output::{self, plain};
 use bound::DeniedBound;
 pub(super) use progress::ShownProgress;
+use written::{WrittenFile, write_whole};
 
 #[derive(Debug, Args)]
 #[command(after_help = exit::HELP)]
@@ -145,9 +144,10 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Answer> {
         output::print_either(args.json, &json!(all), || terminal::requests(&shown))?;
         return Ok(Answer::Yes);
     }
-    let record = args.write_record.as_deref().map(private_file).transpose()?;
+    let record = args.write_record.as_deref().map(WrittenFile::begin);
+    let record = record.transpose()?;
     let settings = SimulationSettings {
-        record: record.map(|file| Box::new(file) as Box<dyn std::io::Write>),
+        record: record.as_ref().map(WrittenFile::writer).transpose()?,
         ..settings
     };
     let progress = Arc::new(InputProgress::default());
@@ -156,6 +156,9 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<Answer> {
     let took = shown.end();
     let mut simulated = simulated?;
     simulated.took = took;
+    if let Some(record) = record {
+        record.persist()?;
+    }
     args.report(&simulated, &source.name, &source.text)?;
     if !simulated.is_complete() {
         bail!("interrupted: the report is about what was read");
@@ -203,8 +206,11 @@ impl SimulateArgs {
     }
 
     fn scale(&self) -> anyhow::Result<ScaleSettings> {
+        let rules = self.scale_rule.clone();
         if self.scale == "off" {
-            return Ok(ScaleSettings::off());
+            // Names of rules that are not there are still refused.
+            let off = ScaleSettings::off();
+            return Ok(ScaleSettings { rules, ..off });
         }
         let read = |text: &str| {
             let factor = ScaleFactor::read(text.trim());
@@ -222,10 +228,7 @@ impl SimulateArgs {
             factors.len(),
             ScaleSettings::MOST
         );
-        Ok(ScaleSettings {
-            factors,
-            rules: self.scale_rule.clone(),
-        })
+        Ok(ScaleSettings { factors, rules })
     }
 
     /// Writes the reports that were asked for.
@@ -284,31 +287,4 @@ fn command_line() -> String {
         *program = name.unwrap_or_else(|| "tidegate".to_owned());
     }
     words.join(" ")
-}
-
-/// A new or emptied file that only its owner can read.
-fn private_file(path: &Path) -> anyhow::Result<File> {
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path);
-    file.with_context(|| format!("cannot write `{}`", path.display()))
-}
-
-/// Writes a file whole or not at all, so that only its owner can read it.
-fn write_whole(path: &Path, text: &[u8]) -> anyhow::Result<()> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let write = || {
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(text)?;
-        file.as_file().sync_all()?;
-        file.persist(path)?;
-        anyhow::Ok(())
-    };
-    write().with_context(|| format!("cannot write `{}`", path.display()))
 }

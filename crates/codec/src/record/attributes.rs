@@ -9,6 +9,7 @@ use tidegate::address::key_of;
 use tidegate::printable::hexadecimal;
 use tidegate::rules::{ALWAYS_SECRET, RuleSet, RuleSettings, ValueDigest};
 
+use super::query::without_queries;
 use super::text::{list, quoted};
 
 /// Stands for all attributes in the list of a header.
@@ -29,6 +30,10 @@ pub struct RecordedAttributes {
     listed_secret: Vec<String>,
     /// Whether attributes are as callers wrote them: then paths may have a query.
     is_raw: bool,
+    /// Whether the decisions are those of a simulation.
+    is_simulated: bool,
+    /// Whether all values are hidden.
+    is_anonymous: bool,
     ipv6_prefix: u8,
     digest: Arc<ValueDigest>,
 }
@@ -47,6 +52,8 @@ impl RecordedAttributes {
                 .collect(),
             listed_secret: settings.secret_attributes.clone(),
             is_raw: rules.is_by_descriptors(),
+            is_simulated: false,
+            is_anonymous: false,
             ipv6_prefix: settings.ipv6_prefix,
             digest: Arc::clone(digest),
         }
@@ -57,6 +64,22 @@ impl RecordedAttributes {
     pub fn with(mut self, others: &[String]) -> Self {
         self.names.extend(others.iter().cloned());
         self
+    }
+
+    /// The same for decisions of a simulation, whose requests are those of logs: digests of a recording stay as they
+    /// are, and URLs lose their queries. If it is anonymous, all values are hidden.
+    #[must_use]
+    pub fn simulated(self, is_anonymous: bool) -> Self {
+        Self {
+            is_simulated: true,
+            is_anonymous,
+            ..self
+        }
+    }
+
+    /// Whether decisions are those of a simulation.
+    pub(super) fn is_simulated(&self) -> bool {
+        self.is_simulated
     }
 
     /// Their names, sorted; `*` if they are all that a request has.
@@ -85,8 +108,12 @@ impl RecordedAttributes {
         list(out, *b"{}", recorded, |out, (name, value)| {
             quoted(out, name);
             out.push(b':');
-            match self.secret.get(name) {
+            let none_named = BTreeSet::new();
+            let all = self.is_anonymous.then_some(&none_named);
+            match self.secret.get(name).or(all) {
+                Some(_) if self.is_simulated && is_hidden(value) => quoted(out, value),
                 Some(named) => quoted(out, &self.hidden(attributes, name, value, named)),
+                None if self.is_simulated && name != "path" => quoted(out, &without_queries(value)),
                 None if self.is_raw && name == "path" => quoted(out, without_query(value)),
                 None => quoted(out, value),
             }
@@ -112,6 +139,18 @@ impl RecordedAttributes {
             Some(ip) => self.digest.recorded(&key_of(ip, self.ipv6_prefix)),
             None => self.digest.recorded(value),
         }
+    }
+}
+
+/// Whether a value is the digest or the hash of one, as recordings have it.
+fn is_hidden(value: &str) -> bool {
+    let has_digits = |text: &str, count: usize| {
+        text.len() == count && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    match value.split_once(':') {
+        Some(("hmac", digits)) => has_digits(digits, 32),
+        Some(("sha256", digits)) => has_digits(digits, 64),
+        _ => false,
     }
 }
 

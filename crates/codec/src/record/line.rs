@@ -7,6 +7,9 @@ use super::attributes::RecordedAttributes;
 use super::text::{list, quoted};
 use crate::json::answer::integer;
 
+/// What stands for the front end of a request that was only simulated.
+const SIMULATION: &str = "simulate";
+
 /// Whether a decision belongs in a recording: it could charge something. One that only asks does not.
 pub fn is_recorded(observed: &Observed<'_, '_>) -> bool {
     let takes = |costs: &Costs| !costs.is_zero() || costs.of(&CostUnit::REQUESTS) > 0;
@@ -31,7 +34,12 @@ pub fn write_decision(
     out.extend_from_slice(br#"{"t":"#);
     write_time(out, at);
     out.extend_from_slice(br#","front_end":""#);
-    out.extend_from_slice(observed.front_end.name().as_bytes());
+    let front_end = if recorded.is_simulated() {
+        SIMULATION
+    } else {
+        observed.front_end.name()
+    };
+    out.extend_from_slice(front_end.as_bytes());
     out.extend_from_slice(br#"","#);
     let mut parts = observed.parts();
     if let (Some(part), None) = (parts.next(), parts.next()) {

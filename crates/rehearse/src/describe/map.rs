@@ -63,6 +63,13 @@ impl FieldMap {
         self.0.is_empty()
     }
 
+    /// What is mapped, each with its sources.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &[FieldSource])> {
+        self.0
+            .iter()
+            .map(|(name, sources)| (name.as_str(), &sources[..]))
+    }
+
     /// Whether it gives this name a value.
     pub fn has(&self, name: &str) -> bool {
         self.sources(name).is_some()
@@ -79,6 +86,12 @@ impl FieldMap {
         let mut all = self.0.iter().rev();
         all.find(|(known, _)| known == name)
             .map(|(_, sources)| &sources[..])
+    }
+
+    /// Whether a line has a time where it says.
+    pub(crate) fn has_time(&self, line: &LineRequest<'_>) -> bool {
+        let mut sources = self.sources("time").into_iter().flatten();
+        sources.any(|source| line.values.get(source).is_some())
     }
 
     /// Each attribute that another one stands in for, and that one.

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use super::InputSettings;
 use super::open::OpenLogs;
 use super::order::FileOrder;
-use super::reading::{FileCounts, FileEnd, InputProgress, LineNote, LineNoteKind, spawn};
+use super::reading::{FileCounts, FileEnd, InputProgress, LineNote, spawn};
 use crate::batch::{KeptRequest, RequestBatch};
 use crate::describe::Describer;
 use crate::read::FormatName;
@@ -65,7 +65,6 @@ impl MergedRequests {
         progress
             .size
             .store(logs.size.unwrap_or(0), Ordering::Relaxed);
-        progress.is_reading.store(true, Ordering::Relaxed);
         let mut files = Vec::with_capacity(logs.logs.len());
         for log in logs.logs {
             let (name, format) = (log.name.clone(), log.reader.format);
@@ -176,10 +175,7 @@ impl ReadFile {
 
     /// The first line that strict reading refuses.
     pub(crate) fn first_strict(&self) -> Option<&LineNote> {
-        self.end
-            .notes
-            .iter()
-            .find(|note| note.kind != LineNoteKind::Refused)
+        self.end.first_strict.as_ref()
     }
 
     /// Times in an hour that the zone has twice or not at all.
@@ -190,6 +186,11 @@ impl ReadFile {
     /// Lines that a recording lost.
     pub(crate) fn lost(&self) -> u64 {
         self.end.lost
+    }
+
+    /// The attributes by which a recording has only some of the clients.
+    pub(crate) fn sampled_by(&self) -> &[Vec<String>] {
+        &self.end.sampled_by
     }
 
     pub(crate) fn error(&self) -> Option<&io::Error> {

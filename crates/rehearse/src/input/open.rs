@@ -2,15 +2,21 @@
 
 use std::io::{self, Read};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
 
-use super::InputSettings;
 use super::bytes::decompressed;
 use super::lines::{CutLine, LogLines};
-use crate::describe::Describer;
+use super::{InputProgress, InputSettings};
+use crate::describe::{Describer, FieldMap};
 use crate::read::{
     FormatName, LineProblem, LineReader, ReadTerms, SNIFFED_LINES, Sniffed, TimeReader, sniff,
 };
+
+/// How soon it is noticed that reading was stopped.
+pub(super) const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Opens a log, as often as it is asked to.
 pub type OpenLog = Arc<dyn Fn() -> io::Result<Box<dyn Read + Send>> + Send + Sync>;
@@ -31,7 +37,7 @@ pub struct LogInput {
 #[non_exhaustive]
 pub enum OpenLogError {
     /// A file could not be opened or read.
-    #[error("cannot read `{file}`: {source}")]
+    #[error("cannot read `{file}`")]
     Io {
         /// Its name.
         file: String,
@@ -56,6 +62,8 @@ pub(super) struct OpenedLog {
     pub(super) lines: LogLines,
     /// The lines that were looked at to find the format; none of those that are too long.
     pub(super) first: Vec<Option<Vec<u8>>>,
+    /// Whether its lines say how long requests took; an empty one says nothing else.
+    pub(super) has_durations: bool,
     pub(super) reader: LineReader,
 }
 
@@ -67,46 +75,46 @@ pub(crate) struct OpenLogs {
 }
 
 impl OpenLogs {
+    /// Opens the logs. If reading is stopped meanwhile, a log that waits for its writer has what was read of it.
     pub(crate) fn open(
         inputs: &[LogInput],
         settings: &InputSettings,
         describer: &Describer,
-        bytes: &Arc<AtomicU64>,
+        progress: &InputProgress,
     ) -> Result<Self, OpenLogError> {
+        progress.is_reading.store(true, Ordering::Relaxed);
         let mut logs = Vec::with_capacity(inputs.len());
         for input in inputs {
             let io = |source| OpenLogError::Io {
                 file: input.name.clone(),
                 source,
             };
-            let stream = (input.open)().and_then(|stream| decompressed(stream, Arc::clone(bytes)));
-            let mut lines = LogLines::new(stream.map_err(io)?);
-            let mut first = Vec::new();
             let terms = || ReadTerms {
                 times: TimeReader::new(settings.time_format.clone(), settings.zone.clone()),
                 reads_headers: describer.reads_headers,
                 keeps_values: !settings.map.is_empty(),
                 named: Arc::clone(&describer.named),
             };
-            let format = match (&settings.template, settings.format) {
-                (Some(_), _) => FormatName::Template,
-                (None, Some(format)) => format,
-                (None, None) => {
-                    while first.len() < SNIFFED_LINES
-                        && let Some(line) = lines.next().map_err(io)?
-                    {
-                        first.push(match line {
-                            CutLine::Text(text) => Some(text.to_vec()),
-                            CutLine::TooLong => None,
-                        });
-                    }
-                    found(&first, &input.name, &terms)?
-                }
+            let known = match &settings.template {
+                Some(_) => Some(FormatName::Template),
+                None => settings.format,
             };
+            let sniffed = if known.is_some() { 0 } else { SNIFFED_LINES };
+            let (lines, first) = begun(input, sniffed, progress).map_err(io)?;
+            let format = match known {
+                Some(format) => format,
+                None => found(&first, &input.name, &settings.map, &terms)?,
+            };
+            let is_empty = known.is_none() && first.iter().flatten().all(|line| line.is_empty());
+            let template = settings.template.as_ref();
             logs.push(OpenedLog {
                 name: input.name.clone(),
                 lines,
                 first,
+                has_durations: is_empty
+                    || settings.map.has("duration")
+                    || template.is_some_and(crate::read::LineTemplate::has_durations)
+                    || format.has_durations(),
                 reader: LineReader::new(format, settings.template.clone(), terms()),
             });
         }
@@ -115,38 +123,100 @@ impl OpenLogs {
     }
 
     /// What the logs have.
-    pub(crate) fn traits(&self, settings: &InputSettings) -> LogTraits {
-        let template = settings.template.as_ref();
-        let mut formats = self.logs.iter().map(|log| log.reader.format);
-        let have_hashes = formats
-            .clone()
-            .any(|format| format == FormatName::Recording);
+    pub(crate) fn traits(&self) -> LogTraits {
+        let mut logs = self.logs.iter();
+        let mut without = logs.clone().filter(|log| !log.has_durations);
         LogTraits {
-            have_durations: settings.map.has("duration")
-                || template.is_some_and(crate::read::LineTemplate::has_durations)
-                || formats.any(FormatName::has_durations),
-            have_hashes,
+            without_durations: without.next().map(|log| log.name.clone()),
+            have_hashes: logs.any(|log| log.reader.format == FormatName::Recording),
         }
     }
 }
 
 /// What logs have that not all have.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct LogTraits {
-    /// Whether any of them says how long requests took.
-    pub(crate) have_durations: bool,
+    /// The first of them that does not say how long requests took.
+    pub(crate) without_durations: Option<String>,
     /// Whether any of them is a recording.
     pub(crate) have_hashes: bool,
+}
+
+impl LogTraits {
+    /// Whether all of them say how long requests took.
+    pub(crate) fn have_durations(&self) -> bool {
+        self.without_durations.is_none()
+    }
+}
+
+/// What a thread that opens a log sends.
+enum FromOpening {
+    /// One of its first lines; none if it is too long.
+    Line(Option<Vec<u8>>),
+    /// The lines after these.
+    Rest(LogLines),
+    Failed(io::Error),
+}
+
+/// The first lines of a log, and those after them. Opening a pipe and reading its first lines may take as long as its
+/// writer does; if reading is stopped meanwhile, there are no others.
+fn begun(
+    input: &LogInput,
+    count: usize,
+    progress: &InputProgress,
+) -> io::Result<(LogLines, Vec<Option<Vec<u8>>>)> {
+    let (sender, receiver) = channel();
+    let (open, bytes) = (Arc::clone(&input.open), Arc::clone(&progress.bytes));
+    let run = move || {
+        // There is no receiver any more if reading was stopped.
+        let _ = sender.send(match begin(&open, bytes, count, &sender) {
+            Ok(lines) => FromOpening::Rest(lines),
+            Err(error) => FromOpening::Failed(error),
+        });
+    };
+    thread::Builder::new()
+        .name("open-log".to_owned())
+        .spawn(run)?;
+    let mut first = Vec::new();
+    loop {
+        match receiver.recv_timeout(PATIENCE) {
+            Ok(FromOpening::Line(line)) => first.push(line),
+            Ok(FromOpening::Rest(lines)) => return Ok((lines, first)),
+            Ok(FromOpening::Failed(error)) => return Err(error),
+            Err(RecvTimeoutError::Timeout) if !progress.stop.load(Ordering::Relaxed) => {}
+            Err(_) => return Ok((LogLines::new(Box::new(io::empty())), first)),
+        }
+    }
+}
+
+/// Opens a log and sends its first lines.
+fn begin(
+    open: &OpenLog,
+    bytes: Arc<AtomicU64>,
+    count: usize,
+    sender: &Sender<FromOpening>,
+) -> io::Result<LogLines> {
+    let mut lines = LogLines::new(decompressed(open()?, bytes)?);
+    for _ in 0..count {
+        let line = match lines.next()? {
+            Some(CutLine::Text(text)) => Some(text.to_vec()),
+            Some(CutLine::TooLong) => None,
+            None => break,
+        };
+        let _ = sender.send(FromOpening::Line(line));
+    }
+    Ok(lines)
 }
 
 /// The format of a file by its first lines. An empty one could have any.
 fn found(
     first: &[Option<Vec<u8>>],
     name: &str,
+    map: &FieldMap,
     terms: &dyn Fn() -> ReadTerms,
 ) -> Result<FormatName, OpenLogError> {
     let texts: Vec<Vec<u8>> = first.iter().flatten().cloned().collect();
-    match sniff(&texts, terms) {
+    match sniff(&texts, map, terms) {
         Sniffed::Format(format) => Ok(format),
         Sniffed::Empty => Ok(FormatName::Combined),
         Sniffed::Unknown => {

@@ -4,15 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
 
+use super::open::PATIENCE;
 use super::reading::{FileCounts, FileEnd, FromFile, InputProgress, LineNote, LineNoteKind};
 use crate::batch::RequestBatch;
 
 /// How many requests of a file are held at most.
 const MOST_HELD: usize = 200_000;
-/// After this, a thread that has to end is not waited for.
-const PATIENCE: Duration = Duration::from_millis(200);
 /// How many late lines are listed.
 const LISTED: usize = 10;
 
@@ -105,6 +103,7 @@ impl FileOrder {
     fn absorb(&mut self, batch: RequestBatch) {
         let batch = Arc::new(batch);
         for (index, request) in batch.requests().iter().enumerate() {
+            self.newest = self.newest.max(request.newest_before);
             let earliest = self.newest.saturating_sub(self.reorder);
             // Of a file that held too many, a line may come too late although it is within `--reorder`.
             let place = request.time.max(earliest).max(self.taken);
@@ -145,6 +144,11 @@ impl FileOrder {
     pub(super) fn into_end(mut self) -> FileEnd {
         let mut end = self.end.take().map(|end| *end).unwrap_or_default();
         end.counts.late = self.late_count;
+        let strict = end
+            .first_strict
+            .into_iter()
+            .chain(self.late.first().cloned());
+        end.first_strict = strict.min_by_key(|note| note.line);
         end.notes.append(&mut self.late);
         end.notes.sort_by_key(|note| note.line);
         end.notes.truncate(LISTED);

@@ -9,9 +9,11 @@ use std::thread;
 use super::InputSettings;
 use super::lines::CutLine;
 use super::open::OpenedLog;
-use crate::batch::RequestBatch;
+use crate::batch::{KeptRequest, RequestBatch};
 use crate::describe::{Describer, FieldMap, reason_of};
-use crate::read::{ExactTime, LineProblem, LineReader, LineRequest, TimeReader};
+use crate::read::{
+    ExactTime, FormatName, LineProblem, LineReader, LineRequest, RecordingMark, TimeReader,
+};
 
 /// How many requests and how much text a batch has at most.
 const BATCH_REQUESTS: usize = 2_048;
@@ -34,7 +36,7 @@ pub struct InputProgress {
     pub size: AtomicU64,
     /// Lines that were read.
     pub lines: AtomicU64,
-    /// Whether all files are open, and their formats known.
+    /// Whether files are opened or read, so that `stop` ends it.
     pub is_reading: AtomicBool,
     /// Set to end reading before the end.
     pub stop: AtomicBool,
@@ -75,12 +77,16 @@ pub(crate) struct LineNote {
 pub(super) struct FileEnd {
     pub(super) counts: FileCounts,
     pub(super) notes: Vec<LineNote>,
+    /// The first line that strict reading refuses.
+    pub(super) first_strict: Option<LineNote>,
     /// Times in an hour that the zone has twice or not at all.
     pub(super) ambiguous: u64,
     /// Lines without anything.
     pub(super) empty: u64,
     /// Lines that a recording lost.
     pub(super) lost: u64,
+    /// The attributes by which a recording has only some of the clients; of each of its parts that has only some.
+    pub(super) sampled_by: Vec<Vec<String>>,
     pub(super) error: Option<io::Error>,
 }
 
@@ -100,6 +106,8 @@ struct FileReading {
     end: FileEnd,
     /// Reads times that `--map` names.
     mapped_times: TimeReader,
+    /// The latest time that was read, also of lines that are not decided.
+    newest: u64,
 }
 
 /// Begins to read a file.
@@ -118,6 +126,7 @@ pub(super) fn spawn(
         batch: RequestBatch::default(),
         end: FileEnd::default(),
         mapped_times: TimeReader::new(settings.time_format.clone(), settings.zone.clone()),
+        newest: 0,
     };
     let run = move || {
         let mut log = log;
@@ -190,8 +199,8 @@ impl FileReading {
             Err(LineProblem::Ignored) => {
                 self.end.counts.ignored += 1;
                 self.end.empty += u64::from(text.trim_ascii().is_empty());
-                if text.starts_with(b"{\"lost\"") {
-                    self.end.lost += lost_lines(text);
+                if reader.format == FormatName::Recording {
+                    self.take_mark(text);
                 }
             }
             Err(LineProblem::Malformed(reason)) => {
@@ -212,6 +221,8 @@ impl FileReading {
         }
         let time = request.time.and_then(crate::read::ExactTime::micros);
         let time = time.ok_or(LineProblem::Malformed("it has no time that can be read"))?;
+        let newest_before = self.newest;
+        self.newest = newest_before.max(time);
         let is_early = self
             .settings
             .since
@@ -229,7 +240,13 @@ impl FileReading {
         let (batch, describer) = (&mut self.batch, &self.describer);
         let wants = |name: &str| (describer.wants)(name);
         let mark = batch.mark();
-        batch.begin(time, duration, self.end.counts.lines);
+        batch.begin(KeptRequest {
+            time,
+            duration,
+            newest_before,
+            line: self.end.counts.lines,
+            ..KeptRequest::default()
+        });
         match describer.describe(&request, |attributes| batch.push_part(attributes, &wants)) {
             Ok(()) => self.end.counts.requests += 1,
             Err(error) => {
@@ -241,19 +258,39 @@ impl FileReading {
         Ok(())
     }
 
+    /// Takes what a recording says of itself: how many lines it lost, and which clients it has.
+    fn take_mark(&mut self, text: &[u8]) {
+        match RecordingMark::read(text) {
+            Some(RecordingMark::Lost(lines)) => self.end.lost = self.end.lost.saturating_add(lines),
+            Some(RecordingMark::Sampled(by)) if !self.end.sampled_by.contains(&by) => {
+                self.end.sampled_by.push(by);
+            }
+            _ => {}
+        }
+    }
+
     fn note(&mut self, kind: LineNoteKind, reason: &str, text: &[u8]) {
         match kind {
             LineNoteKind::Malformed => self.end.counts.malformed += 1,
             LineNoteKind::Refused => self.end.counts.refused += 1,
             LineNoteKind::Late => self.end.counts.late += 1,
         }
-        if self.end.notes.len() < LISTED {
-            self.end.notes.push(LineNote {
-                line: self.end.counts.lines,
-                kind,
-                reason: reason.to_owned(),
-                text: text[..text.len().min(SHOWN)].to_vec(),
-            });
+        let is_first_strict = kind != LineNoteKind::Refused && self.end.first_strict.is_none();
+        let is_listed = self.end.notes.len() < LISTED;
+        if !is_first_strict && !is_listed {
+            return;
+        }
+        let note = LineNote {
+            line: self.end.counts.lines,
+            kind,
+            reason: reason.to_owned(),
+            text: text[..text.len().min(SHOWN)].to_vec(),
+        };
+        if is_first_strict {
+            self.end.first_strict = Some(note.clone());
+        }
+        if is_listed {
+            self.end.notes.push(note);
         }
     }
 }
@@ -283,13 +320,4 @@ fn take_mapped(
         request.costs = Some(cost.into());
     }
     Ok(())
-}
-
-/// How many lines a recording says that it lost.
-fn lost_lines(text: &[u8]) -> u64 {
-    let digits = text.iter().copied().filter(u8::is_ascii_digit).collect();
-    String::from_utf8(digits)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(0)
 }

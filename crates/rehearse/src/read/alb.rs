@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::combined::quoted;
 use super::exact::ExactTime;
 use super::format::ReadTerms;
-use super::line::{LineProblem, LineRequest, NO_TIME, present, without_port};
+use super::line::{LineProblem, LineRequest, NO_TIME, before_port, present};
 use super::values::LineValues;
 
 const NOT_ALB: LineProblem =
@@ -56,7 +56,7 @@ pub(super) fn read<'l>(
     let mut read = LineRequest {
         time: Some(time),
         duration: duration(&fields),
-        address: present(without_port(field(3).into())),
+        address: present(before_port(field(3)).into()),
         ..LineRequest::default()
     };
     read.push_header("user-agent", field(13).into());

@@ -4,7 +4,7 @@ use smallvec::smallvec;
 
 use super::exact::ExactTime;
 use super::format::ReadTerms;
-use super::line::{LineProblem, LineRequest, NO_TIME, present, without_port};
+use super::line::{LineProblem, LineRequest, NO_TIME, before_port, present};
 use super::values::LineValues;
 
 const NOT_HAPROXY: LineProblem = LineProblem::Malformed(
@@ -51,7 +51,7 @@ pub(super) fn read<'l>(
     let mut read = LineRequest {
         time: Some(terms.times.read(date).ok_or(NO_TIME)?),
         duration: ExactTime::decimal(total, 3).filter(|_| !total.starts_with(b"-")),
-        address: present(without_port(client.into())),
+        address: present(before_port(client).into()),
         ..LineRequest::default()
     };
     if terms.keeps_values {

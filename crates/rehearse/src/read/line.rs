@@ -40,6 +40,8 @@ pub(crate) struct LineRequest<'l> {
     /// Attributes that the line names itself.
     pub(crate) attributes: SmallVec<[(Cow<'l, str>, LineValue<'l>); 2]>,
     pub(crate) costs: Option<Costs>,
+    /// Whether attributes are as a server has recorded them: in normal form, secret ones as digests.
+    pub(crate) is_recorded: bool,
     /// The parts of a recorded call that has several, instead of all of the above.
     pub(crate) parts: Vec<RecordedPart<'l>>,
     /// The fields of the line, for `--map`.
@@ -95,6 +97,15 @@ pub(crate) fn present(value: LineValue<'_>) -> Option<LineValue<'_>> {
     (!is_absent(&value)).then_some(value)
 }
 
+/// A client with its port, which is always there: `203.0.113.7:443`, `2001:db8::1:443`. The address alone.
+pub(crate) fn before_port(client: &[u8]) -> &[u8] {
+    let end = memchr::memrchr(b':', client).unwrap_or(client.len());
+    match &client[..end] {
+        [b'[', inner @ .., b']'] => inner,
+        address => address,
+    }
+}
+
 /// An address without its port: `203.0.113.7:443`, `[2001:db8::1]:443`. An IPv6 address without brackets has none.
 pub(crate) fn without_port(address: LineValue<'_>) -> LineValue<'_> {
     let end = match memchr::memrchr(b':', &address) {
@@ -133,6 +144,22 @@ mod tests {
         ] {
             let without = without_port(Cow::Borrowed(text.as_bytes()));
             assert_eq!(&*without, expected.as_bytes(), "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_before_ports_that_are_always_there() {
+        for (text, expected) in [
+            ("203.0.113.7:443", "203.0.113.7"),
+            ("[2001:db8::1]:443", "2001:db8::1"),
+            ("2001:db8::1:8080", "2001:db8::1"),
+            ("::1:40058", "::1"),
+            ("::ffff:127.0.0.1:60126", "::ffff:127.0.0.1"),
+            ("unix:1", "unix"),
+            ("-", "-"),
+            ("", ""),
+        ] {
+            assert_eq!(before_port(text.as_bytes()), expected.as_bytes(), "{text}");
         }
     }
 

@@ -31,6 +31,7 @@ pub(crate) use exact::ExactTime;
 pub use format::FormatName;
 pub(crate) use format::{LineReader, ReadTerms};
 pub(crate) use line::{LineProblem, LineRequest};
+pub(crate) use recording::RecordingMark;
 pub(crate) use sniff::{SNIFFED_LINES, Sniffed, sniff};
 pub use template::{LineTemplate, TemplateError};
 pub(crate) use times::TimeReader;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use serde::Deserialize;
 use tidegate::Costs;
 
 use super::format::ReadTerms;
@@ -26,6 +27,7 @@ pub(super) fn read<'l>(
         .ok_or(LineProblem::Malformed("it has no `t`"))?;
     let mut read = LineRequest {
         time: Some(terms.times.read(&time).ok_or(NO_TIME)?),
+        is_recorded: true,
         ..LineRequest::default()
     };
     match (object.object("attributes"), object.objects("parts")) {
@@ -52,6 +54,38 @@ pub(super) fn read<'l>(
     }
     read.values = LineValues::Json(object);
     Ok(read)
+}
+
+/// What a line of a recording says that is no decision.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum RecordingMark {
+    /// So many lines are missing here.
+    Lost(u64),
+    /// From here on it has a share of the clients, by these attributes.
+    Sampled(Vec<String>),
+}
+
+/// The members of these lines that matter.
+#[derive(Deserialize)]
+struct WrittenMark {
+    lost: Option<u64>,
+    tidegate_record: Option<u64>,
+    sample: Option<f64>,
+    sample_by: Option<Vec<String>>,
+}
+
+impl RecordingMark {
+    /// What this line says; none if that changes nothing.
+    pub(crate) fn read(line: &[u8]) -> Option<Self> {
+        let mark: WrittenMark = serde_json::from_slice(line).ok()?;
+        if let Some(lines) = mark.lost {
+            return Some(Self::Lost(lines));
+        }
+        mark.tidegate_record?;
+        mark.sample
+            .filter(|share| *share < 1.0)
+            .map(|_| Self::Sampled(mark.sample_by.unwrap_or_default()))
+    }
 }
 
 fn texts_of<'a, 'l>(

@@ -3,6 +3,7 @@
 use super::combined::is_common;
 use super::format::{FormatName, LineReader, ReadTerms};
 use super::line::LineProblem;
+use crate::describe::FieldMap;
 
 /// How many lines are looked at.
 pub(crate) const SNIFFED_LINES: usize = 100;
@@ -17,8 +18,9 @@ pub(crate) enum Sniffed {
     Unknown,
 }
 
-/// The format that reads most of these lines, and at least half of them; of equals the first.
-pub(crate) fn sniff(lines: &[Vec<u8>], terms: impl Fn() -> ReadTerms) -> Sniffed {
+/// The format that reads most of these lines, and at least half of them; of equals the first. The time of a line may be
+/// where the map says.
+pub(crate) fn sniff(lines: &[Vec<u8>], map: &FieldMap, terms: impl Fn() -> ReadTerms) -> Sniffed {
     let filled = lines.iter().filter(|line| !line.trim_ascii().is_empty());
     let total = filled.clone().count();
     if total == 0 {
@@ -34,7 +36,7 @@ pub(crate) fn sniff(lines: &[Vec<u8>], terms: impl Fn() -> ReadTerms) -> Sniffed
         let (mut requests, mut ignored, mut common) = (0, 0, 0);
         for line in filled.clone() {
             match reader.read(line) {
-                Ok(request) if request.time.is_some() => {
+                Ok(request) if request.time.is_some() || map.has_time(&request) => {
                     requests += 1;
                     common += usize::from(is_common(line));
                 }

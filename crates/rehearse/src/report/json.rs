@@ -135,6 +135,7 @@ fn rules(simulated: &Simulated, top: Option<usize>) -> Value {
     let entry = |(index, rule): (usize, &std::sync::Arc<Rule>)| {
         let tally = tally_of(simulated, index).unwrap_or(&empty);
         let names = &simulated.names;
+        let without_durations = simulated.input.without_durations.as_deref();
         json!({
             "rule": rule.id(),
             "mode": mode(rule),
@@ -150,9 +151,9 @@ fn rules(simulated: &Simulated, top: Option<usize>) -> Value {
             "clients_denied": tally.clients_denied(),
             "exact": tally.is_exact(),
             "longest_streak": streak(rule, tally, names),
-            "note": note(rule, simulated.input.have_durations),
+            "note": note(rule, without_durations),
             "top": clients(rule, tally, names, top),
-            "candidate": candidate(rule, tally, simulated.input.have_durations),
+            "candidate": candidate(rule, tally, without_durations.is_none()),
         })
     };
     all.map(entry).collect()
@@ -183,21 +184,25 @@ pub(super) fn mode(rule: &Rule) -> &'static str {
     }
 }
 
-/// What is particular about how a rule was simulated.
-pub(super) fn note(rule: &Rule, have_durations: bool) -> Option<&'static str> {
-    if left_out(rule, have_durations) {
-        return Some(
-            "left out: it counts concurrent requests, and the log does not say how long requests took; `--map duration=FIELD` names them",
-        );
-    }
-    let tried = rule.candidate();
-    if tried.is_some_and(|tried| left_out(tried, have_durations)) {
-        return Some(
-            "its candidate was left out: it counts concurrent requests, and the log does not say how long requests took; `--map duration=FIELD` names them",
-        );
+/// What is particular about how a rule was simulated, by a file that does not say how long requests took.
+fn note(rule: &Rule, without_durations: Option<&str>) -> Option<String> {
+    if let Some(file) = without_durations {
+        let subject = if left_out(rule, false) {
+            Some("")
+        } else {
+            let tried = rule.candidate();
+            tried
+                .filter(|tried| left_out(tried, false))
+                .map(|_| "its candidate was ")
+        };
+        if let Some(subject) = subject {
+            return Some(format!(
+                "{subject}left out: it counts concurrent requests, and `{file}` does not say how long requests took; `--map duration=FIELD` names them"
+            ));
+        }
     }
     rule.adaptive()
-        .map(|_| "it is adaptive, and stayed at the limit that it begins with")
+        .map(|_| "it is adaptive, and stayed at the limit that it begins with".to_owned())
 }
 
 fn streak(rule: &Rule, tally: &RuleTally, names: &ClientNames) -> Value {

@@ -23,7 +23,6 @@ pub(crate) fn hash_of(value: &str) -> String {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NamedValues {
     settings: RuleSettings,
-    by_value: HashMap<String, String>,
     by_hash: HashMap<String, String>,
 }
 
@@ -54,14 +53,7 @@ impl NamedValues {
     }
 
     fn add(&mut self, text: &str) {
-        let hash = hash_of(text);
-        self.by_hash.insert(hash.clone(), text.to_owned());
-        self.by_value.insert(text.to_owned(), hash);
-    }
-
-    /// The hash of a value that the rules name.
-    pub(crate) fn hash(&self, value: &str) -> Option<&str> {
-        self.by_value.get(value).map(String::as_str)
+        self.by_hash.insert(hash_of(text), text.to_owned());
     }
 
     /// The secret value of an attribute that has this hash, if the rules name it.

@@ -23,8 +23,8 @@ pub(crate) struct PreparedRules {
 
 impl PreparedRules {
     /// The rules that can be decided on requests with or without durations.
-    pub(crate) fn new(rules: &RuleSet, logs: LogTraits) -> Result<Self, SimulateError> {
-        let have_durations = logs.have_durations;
+    pub(crate) fn new(rules: &RuleSet, logs: &LogTraits) -> Result<Self, SimulateError> {
+        let have_durations = logs.have_durations();
         let numbered = rules.iter().enumerate();
         let kept = numbered.filter(|(_, rule)| !left_out(rule, have_durations));
         let indexes: Vec<usize> = kept.map(|(index, _)| index).collect();
@@ -42,7 +42,7 @@ impl PreparedRules {
 }
 
 /// The same rules, as they know values in these logs.
-pub(crate) fn by_logs(rules: &RuleSet, logs: LogTraits) -> Result<RuleSet, SimulateError> {
+pub(crate) fn by_logs(rules: &RuleSet, logs: &LogTraits) -> Result<RuleSet, SimulateError> {
     rules.map_rules(|rule| {
         let is_named = logs.have_hashes;
         Ok(if is_named {
@@ -91,7 +91,7 @@ pub(crate) fn opened(
     describer: &Describer,
     progress: &InputProgress,
 ) -> Result<(OpenLogs, LogTraits), SimulateError> {
-    let logs = OpenLogs::open(inputs, input, describer, &progress.bytes)?;
-    let traits = logs.traits(input);
+    let logs = OpenLogs::open(inputs, input, describer, progress)?;
+    let traits = logs.traits();
     Ok((logs, traits))
 }

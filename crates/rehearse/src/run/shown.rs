@@ -1,12 +1,15 @@
 //! What of requests and clients is shown: secrets as digests, and `--show`.
 
 use serde_json::{Map, Value, json};
-use tidegate::Timestamp;
 use tidegate::rules::{Rule, RuleSettings, ValueDigest, write_time};
+use tidegate::{Attributes, Timestamp};
 
-use super::prepare::{describer, opened};
+use tidegate_codec::record::without_queries;
+
+use super::prepare::{by_logs, describer, opened};
 use super::simulate::{SimulateError, SimulationSettings};
-use crate::input::{InputProgress, LogInput, MergedRequests, NextRequest};
+use crate::describe::{FieldMap, is_public_stand_in, secret_sources};
+use crate::input::{InputProgress, InputSettings, LogInput, MergedRequests, NextRequest};
 
 /// How values of attributes are shown.
 #[derive(Debug, Clone)]
@@ -15,6 +18,8 @@ pub struct ClientNames {
     pub digest: ValueDigest,
     /// Which attributes are secret.
     pub settings: RuleSettings,
+    /// Others that have the same values, as a run finds them by how its input is read.
+    pub secret_sources: Vec<String>,
     /// Whether all values are shown as digests.
     pub anonymous: bool,
     /// Whether the secret of the digests was given, and is not one of this run.
@@ -22,16 +27,56 @@ pub struct ClientNames {
 }
 
 impl ClientNames {
+    /// The same for requests that are read like this.
+    pub(crate) fn for_input(self, input: &InputSettings) -> Self {
+        let secret_sources = secret_sources(&self.settings, input);
+        Self {
+            secret_sources,
+            ..self
+        }
+    }
+
+    /// Whether the values of an attribute are shown as digests.
+    pub(crate) fn is_hidden(&self, name: &str) -> bool {
+        let is_source = |source: &String| source.eq_ignore_ascii_case(name);
+        self.anonymous || self.settings.is_secret(name) || self.secret_sources.iter().any(is_source)
+    }
+
     /// A value as it is shown.
     pub(crate) fn value(&self, name: &str, value: &str) -> String {
-        if self.anonymous {
-            self.digest.of(value)
-        } else if self.settings.is_secret(name) {
-            let recorded = ValueDigest::of_recorded(value);
-            recorded.map_or_else(|| self.digest.shown(value), str::to_owned)
-        } else {
-            value.to_owned()
+        if self.is_hidden(name) {
+            return self.hidden(value);
         }
+        // A path has no query, and may have a question mark.
+        if name == "path" {
+            return value.to_owned();
+        }
+        without_queries(value).into_owned()
+    }
+
+    /// The digest of a value.
+    fn hidden(&self, value: &str) -> String {
+        match ValueDigest::of_recorded(value) {
+            Some(recorded) => recorded.to_owned(),
+            None if self.anonymous => self.digest.of(value),
+            None => self.digest.shown(value),
+        }
+    }
+
+    /// The attributes of a request as they are shown. A secret value is a digest wherever it occurs.
+    fn attributes(&self, request: &Attributes<'_>, map: &FieldMap) -> Vec<(String, String)> {
+        let hidden = request.iter().filter(|(name, _)| self.is_hidden(name));
+        let hidden: Vec<&str> = hidden.map(|(_, value)| value).collect();
+        let shown = request.iter().map(|(name, value)| {
+            let is_copy = hidden.contains(&value) && !is_public_stand_in(name, map);
+            let shown = if is_copy {
+                self.hidden(value)
+            } else {
+                self.value(name, value)
+            };
+            (name.to_owned(), shown)
+        });
+        shown.collect()
     }
 
     /// The attributes and values of a key; none of a counter that all clients share.
@@ -69,15 +114,17 @@ pub fn show(
 ) -> Result<Vec<ShownRequest>, SimulateError> {
     let describer = describer(&settings.input, &[&settings.rules], &settings.names, true);
     let progress = std::sync::Arc::new(InputProgress::default());
-    let (logs, _) = opened(inputs, &settings.input, &describer, &progress)?;
+    let (logs, traits) = opened(inputs, &settings.input, &describer, &progress)?;
     let input = std::sync::Arc::new(settings.input.clone());
     let mut requests = MergedRequests::start(logs, &input, &describer, &progress)?;
-    let gate = super::VirtualGate::new(settings.rules.clone(), settings.invalid_credentials);
+    let rules = by_logs(&settings.rules, &traits)?;
+    let gate = super::VirtualGate::new(rules, settings.invalid_credentials);
+    let names = settings.names.clone().for_input(&settings.input);
     let mut shown = Vec::new();
     while shown.len() < count
         && let Some(next) = requests.next()
     {
-        shown.push(shown_request(&next, &gate, &settings.names));
+        shown.push(shown_request(&next, &gate, &names, &settings.input.map));
     }
     progress
         .stop
@@ -93,13 +140,12 @@ fn shown_request(
     next: &NextRequest,
     gate: &super::VirtualGate,
     names: &ClientNames,
+    map: &FieldMap,
 ) -> ShownRequest {
     let mut attributes = Vec::new();
     let mut rules: Vec<String> = Vec::new();
     for part in next.batch.parts(next.kept(), next.time) {
-        for (name, value) in part.attributes.iter() {
-            attributes.push((name.to_owned(), names.value(name, value)));
-        }
+        attributes.extend(names.attributes(&part.attributes, map));
         let matched = gate.matched(&part.attributes);
         rules.extend(
             matched

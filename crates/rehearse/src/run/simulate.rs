@@ -81,7 +81,7 @@ pub enum SimulateError {
     #[error("interrupted")]
     Interrupted,
     /// Limits that cannot be counted.
-    #[error("a limit cannot be multiplied: {0}")]
+    #[error("a limit cannot be multiplied")]
     Limit(#[from] LimitError),
     /// Rules that cannot be used.
     #[error("{0}")]
@@ -114,7 +114,8 @@ pub(crate) struct InputSummary {
     pub(crate) span: Option<(u64, u64)>,
     /// All times are multiples of this many microseconds: a second, a millisecond or one.
     pub(crate) resolution: u64,
-    pub(crate) have_durations: bool,
+    /// A file that does not say how long requests took.
+    pub(crate) without_durations: Option<String>,
 }
 
 /// The result of a simulation.
@@ -184,14 +185,18 @@ pub fn simulate(
     settings: SimulationSettings,
     progress: &Arc<InputProgress>,
 ) -> Result<Simulated, SimulateError> {
+    let settings = SimulationSettings {
+        names: settings.names.for_input(&settings.input),
+        ..settings
+    };
     let mut sets = vec![&settings.rules];
     sets.extend(settings.against.as_ref().map(|(_, rules)| rules));
     let describer = describer(&settings.input, &sets, &settings.names, false);
     let (logs, traits) = opened(inputs, &settings.input, &describer, progress)?;
-    let prepared = PreparedRules::new(&settings.rules, traits)?;
+    let prepared = PreparedRules::new(&settings.rules, &traits)?;
     let before = settings.against.as_ref();
     let before = before
-        .map(|(_, rules)| PreparedRules::new(rules, traits))
+        .map(|(_, rules)| PreparedRules::new(rules, &traits))
         .transpose()?;
     let mut run = SimulationRun::new(&settings, &prepared, before.as_ref())?;
     run.record = settings
@@ -221,7 +226,7 @@ pub fn simulate(
             files,
             span: run.span,
             resolution: run.resolution,
-            have_durations: traits.have_durations,
+            without_durations: traits.without_durations,
         },
         total: run.total,
         tallies: run.tallies,

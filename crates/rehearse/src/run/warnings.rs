@@ -1,5 +1,8 @@
 //! What the user of a simulation should know about its figures.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use tidegate::Micros;
 use tidegate::limit::Window;
 use tidegate::rules::{Grant, Rule};
@@ -37,6 +40,7 @@ pub(super) fn warnings(simulated: &Simulated, input: &InputSettings, evicted: u6
             "{lost} lines were lost when the recording was made"
         ));
     }
+    warnings.extend(sampled(simulated));
     let late = sum(&|file| file.counts().late);
     if late > 0 {
         warnings.push(format!(
@@ -62,8 +66,9 @@ pub(super) fn warnings(simulated: &Simulated, input: &InputSettings, evicted: u6
         let asked = tally.escaped + tally.allowed + tally.denied;
         for (name, count) in tally.missing.iter().filter(|(_, count)| **count == asked) {
             warnings.push(format!(
-                "rule `{}`: none of its {count} requests has `{name}`; log it, take it from a field with `--map {name}=FIELD`, or let another attribute stand in with `--map {name}=@ip`",
-                rule.id()
+                "rule `{}`: none of its {count} requests has `{name}`; {}",
+                rule.id(),
+                advice(name)
             ));
         }
         if !tally.is_exact() {
@@ -90,6 +95,37 @@ pub(super) fn warnings(simulated: &Simulated, input: &InputSettings, evicted: u6
     }
     for (name, other) in input.map.stand_ins() {
         warnings.push(format!("`{other}` stands in for `{name}`: the figures of rules that count by `{name}` are those of `{other}`"));
+    }
+    warnings
+}
+
+/// What to do if no request has an attribute.
+fn advice(name: &str) -> String {
+    match name {
+        "ip" => "log it, and take it from its field: `--map ip=$remote_addr`".to_owned(),
+        "user_id" => "log it, and take it from its field: `--map user_id=$remote_user`; or let another attribute stand in: `--map user_id=@ip`".to_owned(),
+        _ => format!(
+            "log it and take it from its field with `--map {name}=FIELD`; or log the key's user, and count by that: `--map user_id=$remote_user`; or let another attribute stand in: `--map {name}=@ip`"
+        ),
+    }
+}
+
+/// Rules that count by something else than the clients of which a recording has a share.
+fn sampled(simulated: &Simulated) -> Vec<String> {
+    let files = simulated.input.files.iter();
+    let samples: BTreeSet<&Vec<String>> = files.flat_map(|file| file.sampled_by()).collect();
+    let mut warnings = Vec::new();
+    for by in samples {
+        let counts_otherwise =
+            |rule: &&Arc<Rule>| by.is_empty() || by.iter().any(|name| !rule.per().contains(name));
+        let rules = simulated.rules.iter().filter(counts_otherwise);
+        let ids: Vec<&str> = rules.map(|rule| rule.id()).collect();
+        if let Some(rules) = listed(&ids) {
+            warnings.push(format!(
+                "{rules}: the recording has a share of the clients by `{}`, and what counts by something else sees a part of each key's requests",
+                by.join("`, `")
+            ));
+        }
     }
     warnings
 }

@@ -16,43 +16,81 @@ use crate::run::{
     SimulateError, VirtualGate, by_logs, check_files, check_readable, describer, opened,
 };
 
-/// Times take the lower bits of a word, costs the upper ones.
-const TIME_BITS: u32 = 53;
-/// A cost that does not fit is looked up.
-const LARGE_COST: u64 = (1 << (64 - TIME_BITS)) - 1;
+/// Of how many bytes more there is room when more are needed, as a part of what is there.
+const GROWTH: usize = 8;
 
-/// The requests of one client in their order: a word for each.
+/// The requests of one client in their order: for each the time since the one before it, and its cost unless that is 1,
+/// in as few bytes as they need.
 #[derive(Debug, Default)]
 pub(super) struct ClientRequests {
-    words: Vec<u64>,
-    /// The costs that do not fit into a word, by the index of the request.
-    large: Vec<(usize, u64)>,
+    bytes: Vec<u8>,
+    count: usize,
+    last: u64,
 }
 
 impl ClientRequests {
     fn push(&mut self, time: u64, cost: u64) {
-        if cost >= LARGE_COST {
-            self.large.push((self.words.len(), cost));
+        if self.bytes.capacity() - self.bytes.len() < MOST_BYTES {
+            self.bytes
+                .reserve_exact(MOST_BYTES + self.bytes.len() / GROWTH);
         }
-        let time = time & ((1 << TIME_BITS) - 1);
-        self.words.push(time | cost.min(LARGE_COST) << TIME_BITS);
+        // A late one is earlier than the one before it: the lowest bits say so, and whether a cost follows.
+        let flags = u64::from(cost != 1) | u64::from(time < self.last) << 1;
+        push_number(&mut self.bytes, time.abs_diff(self.last) << 2 | flags);
+        if cost != 1 {
+            push_number(&mut self.bytes, cost);
+        }
+        self.last = time;
+        self.count += 1;
     }
 
     /// The time and the cost of each request.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
-        let mut large = self.large.iter();
-        self.words.iter().map(move |word| {
-            let cost = match word >> TIME_BITS {
-                LARGE_COST => large.next().map_or(LARGE_COST, |(_, cost)| *cost),
-                cost => cost,
+        let (mut rest, mut time) = (&self.bytes[..], 0_u64);
+        std::iter::from_fn(move || {
+            let step = take_number(&mut rest)?;
+            time = if step & 2 == 0 {
+                time.saturating_add(step >> 2)
+            } else {
+                time.saturating_sub(step >> 2)
             };
-            (word & ((1 << TIME_BITS) - 1), cost)
+            let cost = if step & 1 == 0 {
+                1
+            } else {
+                take_number(&mut rest)?
+            };
+            Some((time, cost))
         })
     }
 
     pub(super) fn len(&self) -> usize {
-        self.words.len()
+        self.count
     }
+}
+
+/// How many bytes a request takes at most: a time and a cost.
+const MOST_BYTES: usize = 20;
+
+/// Adds a number, seven bits a byte, the lowest first; the highest bit says that more follow.
+fn push_number(bytes: &mut Vec<u8>, mut number: u64) {
+    while let Some(rest) = Some(number >> 7).filter(|rest| *rest > 0) {
+        bytes.push(number.to_le_bytes()[0] | 0x80);
+        number = rest;
+    }
+    bytes.push(number.to_le_bytes()[0]);
+}
+
+fn take_number(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    Some(number)
 }
 
 /// The requests that a rule grants the same.
@@ -95,7 +133,7 @@ impl CollectedLog {
         let sets = [&settings.rules];
         let describer = describer(&settings.input, &sets, &settings.names, false);
         let (logs, traits) = opened(inputs, &settings.input, &describer, progress)?;
-        let rules = by_logs(&settings.rules, traits)?;
+        let rules = by_logs(&settings.rules, &traits)?;
         let gate = VirtualGate::new(rules, settings.invalid_credentials);
         let input = Arc::new(settings.input.clone());
         let mut requests = MergedRequests::start(logs, &input, &describer, progress)?;
@@ -175,5 +213,40 @@ impl CollectedLog {
             }
         }
         warnings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_kept_in_few_bytes() {
+        let mut kept = ClientRequests::default();
+        let second = 1_000_000;
+        let start = 1_794_770_000 * second;
+        let requests = [
+            (start, 1),
+            (start, 0),
+            (start + second, 1),
+            (start - 20 * second, 7),
+            (0, u64::MAX),
+            ((1 << 53) - 1, 1),
+        ];
+        for (time, cost) in requests {
+            kept.push(time, cost);
+        }
+        assert_eq!(kept.iter().collect::<Vec<_>>(), requests);
+        assert_eq!(kept.len(), requests.len());
+        // A client with a request a minute for a day, as one with ten a second.
+        for step in [60 * second, second / 10] {
+            let mut kept = ClientRequests::default();
+            let times = (0..100_000).map(|number| start + number * step);
+            for time in times.clone() {
+                kept.push(time, 1);
+            }
+            assert!(kept.bytes.capacity() <= 8 * kept.len(), "{step}");
+            assert!(kept.iter().map(|(time, _)| time).eq(times));
+        }
     }
 }

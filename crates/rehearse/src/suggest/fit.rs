@@ -123,7 +123,12 @@ impl LimitSearch<'_> {
     fn is_kept_by(&self, limits: &[Limit]) -> bool {
         let (scope, store) = (Scope::new("suggest"), MemoryStore::new());
         let (mut clients, mut denied) = (0, 0);
-        for (key, requests) in &self.requests.clients {
+        // One after the other has the same counters, so that only those of one are kept.
+        let key = "client";
+        for requests in self.requests.clients.values() {
+            for limit in limits {
+                store.forget(&scope, limit, key);
+            }
             let mut is_client_denied = false;
             for (time, cost) in requests.iter() {
                 let charge = |limit| Charge {

@@ -91,6 +91,10 @@ pub fn suggest(
     settings: SuggestSettings,
     progress: &Arc<InputProgress>,
 ) -> Result<Suggested, SimulateError> {
+    let settings = SuggestSettings {
+        names: settings.names.for_input(&settings.input),
+        ..settings
+    };
     let collected = CollectedLog::read(inputs, &settings, progress)?;
     let mut warnings = collected.warnings();
     let mut grants = Vec::new();

@@ -31,7 +31,7 @@ pub(super) fn verify(
     let describer = describer(&settings.input, &sets, &settings.names, false);
     let progress = Arc::new(InputProgress::default());
     let (logs, traits) = opened(inputs, &settings.input, &describer, &progress)?;
-    let mut gate = VirtualGate::new(by_logs(&rules, traits)?, settings.invalid_credentials);
+    let mut gate = VirtualGate::new(by_logs(&rules, &traits)?, settings.invalid_credentials);
     let input = Arc::new(settings.input.clone());
     let mut requests = MergedRequests::start(logs, &input, &describer, &progress)?;
     let mut denied: HashMap<GrantedGroup, u64, RandomState> = HashMap::default();

@@ -1,5 +1,7 @@
 //! Prints suggestions: rules as YAML with the evidence as comments, or JSON.
 
+use std::net::Ipv4Addr;
+
 use serde_json::{Map, Value, json};
 use tidegate::Limit;
 use tidegate::document::write_yaml;
@@ -128,6 +130,18 @@ fn evidence(suggested: &Suggested, grant: &SuggestedGrant, rule: &Rule) -> Vec<S
         };
         lines.push(format!("busiest: {client} with {requests} requests"));
     }
+    let all = algorithms(rule);
+    if all.len() > 1 {
+        let each: Vec<String> = grant
+            .limits
+            .iter()
+            .map(|limit| format!("{} of {}", limit.algorithm().name(), limit.rate()))
+            .collect();
+        lines.push(format!(
+            "algorithm: {}, each the default of its window; one key cannot name several",
+            each.join(", ")
+        ));
+    }
     if grant.is_raised {
         lines.push("raised in steps of 5 %, because costs are not equal".to_owned());
     }
@@ -143,11 +157,17 @@ fn changed(
 ) -> Value {
     let mut object = rule.written().clone();
     let mut per = rule.per().iter();
-    if per
-        .next()
-        .is_some_and(|first| names.settings.is_secret(first))
-    {
-        rename_overrides(&mut object, &|value| hash_of(value));
+    if let Some(first) = per.next().filter(|first| names.is_hidden(first)) {
+        // A network has no hash that its addresses match.
+        let has_hash = |value: &str| first != "ip" || value.parse::<Ipv4Addr>().is_ok();
+        let name = |value: &str| {
+            if has_hash(value) {
+                hash_of(value)
+            } else {
+                value.to_owned()
+            }
+        };
+        rename_overrides(&mut object, &name);
     }
     let mut object: Map<String, Value> = object.as_object().cloned().unwrap_or_default();
     if grants.is_empty() {
@@ -174,31 +194,37 @@ fn changed(
             }
         };
         object.insert("candidate".to_owned(), candidate);
-        return Value::Object(object);
-    }
-    if let Some(limit) = limit {
-        object.insert("limit".to_owned(), limit);
-    }
-    if let Some(known) = object.get_mut("tiers").and_then(Value::as_object_mut) {
-        for (tier, limit) in tiers {
-            known.insert(tier, limit);
+    } else {
+        if let Some(limit) = limit {
+            object.insert("limit".to_owned(), limit);
+        }
+        if let Some(known) = object.get_mut("tiers").and_then(Value::as_object_mut) {
+            for (tier, limit) in tiers {
+                known.insert(tier, limit);
+            }
         }
     }
-    // One key names the algorithm of all limits; without it each has its default, as it had before.
-    let mut algorithms = rule
-        .grants()
-        .iter()
-        .flat_map(tidegate::rules::Grant::limits)
-        .map(Limit::algorithm);
-    if let Some(first) = algorithms.next()
-        && algorithms.all(|other| other.name() == first.name())
+    // Without the key each limit has its default, as it had before; a candidate has that of its rule.
+    if let [algorithm] = algorithms(rule)[..]
         && !object.contains_key("algorithm")
     {
         let limit = object
             .keys()
             .position(|key| key == "limit")
             .map_or(object.len(), |at| at + 1);
-        object.shift_insert(limit, "algorithm".to_owned(), json!(first.name()));
+        object.shift_insert(limit, "algorithm".to_owned(), json!(algorithm));
     }
     Value::Object(object)
+}
+
+/// The names of the algorithms that the limits of a rule have, each once.
+fn algorithms(rule: &Rule) -> Vec<&'static str> {
+    let limits = rule
+        .grants()
+        .iter()
+        .flat_map(tidegate::rules::Grant::limits);
+    let mut names: Vec<&str> = limits.map(|limit| limit.algorithm().name()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }

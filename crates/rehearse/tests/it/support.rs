@@ -26,6 +26,7 @@ pub(crate) fn names() -> ClientNames {
         digest: ValueDigest::new(b"secret"),
         settings: RuleSettings::default(),
         anonymous: false,
+        secret_sources: Vec::new(),
         is_secret_given: true,
     }
 }

@@ -1,9 +1,11 @@
 //! Which counter of a rule a request is charged on: the values of `per`, as one name.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 use smallvec::SmallVec;
 
+use super::hashed::HashedOverrides;
 use super::rule::{Missing, Rule};
 use crate::address;
 use crate::attributes::Attributes;
@@ -104,11 +106,16 @@ impl Rule {
 
     fn value_of<'a>(&self, name: &str, attributes: &'a Attributes<'_>) -> Option<Cow<'a, str>> {
         if name == "ip" {
-            return match attributes.ip()? {
-                ip @ std::net::IpAddr::V6(_) => {
+            return match attributes.ip() {
+                Some(ip @ IpAddr::V6(_)) => {
                     Some(Cow::Owned(address::key_of(ip, self.ipv6_prefix).0))
                 }
-                std::net::IpAddr::V4(_) => attributes.get(name).map(Cow::Borrowed),
+                Some(IpAddr::V4(_)) => attributes.get(name).map(Cow::Borrowed),
+                // A recording may have the digest of a secret address.
+                None if self.hashed_overrides == HashedOverrides::Recorded => {
+                    attributes.get(name).map(Cow::Borrowed)
+                }
+                None => None,
             };
         }
         attributes.get(name).map(Cow::Borrowed)

@@ -99,7 +99,7 @@ struct LastDay {
 }
 
 impl LastDay {
-    /// None if the server keeps no activity, or the rule had none.
+    /// None if the server keeps no activity.
     fn of(client: &ApiClient, id: &str) -> anyhow::Result<Option<Self>> {
         let reply = client.get("/v1/activity?window=24h&limit=1000")?;
         let reply = reply.accept(&[200, 404])?;
@@ -113,7 +113,7 @@ impl LastDay {
             let counts = counts.into_iter().flatten().filter_map(Value::as_u64);
             counts.fold(0, u64::saturating_add)
         };
-        Ok(rule.is_some().then(|| Self {
+        Ok((reply.status == 200).then(|| Self {
             allowed: sum("allowed"),
             denied: sum("denied").saturating_add(sum("shadow_denied")),
             candidate_denied: sum("candidate_denied"),

@@ -24,17 +24,17 @@ pub(super) struct SuggestArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["per", "window", "algorithm"])]
     rules: Option<String>,
 
-    /// The attributes that clients are counted by
-    #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "ip")]
-    per: Vec<String>,
+    /// The attributes that clients are counted by [default: ip]
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    per: Option<Vec<String>>,
 
-    /// The window of the limit
-    #[arg(long, value_name = "SPAN", default_value = "1m")]
-    window: Micros,
+    /// The window of the limit [default: 1m]
+    #[arg(long, value_name = "SPAN")]
+    window: Option<Micros>,
 
-    /// The algorithm of the limit
-    #[arg(long, value_name = "NAME", default_value = "token_bucket")]
-    algorithm: String,
+    /// The algorithm of the limit [default: token_bucket]
+    #[arg(long, value_name = "NAME")]
+    algorithm: Option<String>,
 
     /// The share of clients that may have a denied request [default: 1%]
     #[arg(long, value_name = "P%", value_parser = share, conflicts_with = "deny_requests")]
@@ -73,10 +73,10 @@ fn headroom(text: &str) -> Result<SuggestShare, String> {
 
 pub(super) fn run(args: &SuggestArgs, json: bool) -> anyhow::Result<Answer> {
     let setup = args.logs.setup()?;
-    let named = args
-        .rules
-        .clone()
-        .or_else(|| Some(setup.rule_file.as_ref()?.display().to_string()));
+    // One rule by these options, also if the settings name a file.
+    let of_settings = setup.rule_file.as_ref().filter(|_| !args.names_a_rule());
+    let of_settings = of_settings.map(|file| file.display().to_string());
+    let named = args.rules.clone().or(of_settings);
     let settings = &setup.names.settings;
     let (rules, are_new) = match &named {
         Some(file) => (logs::rules(file, settings, args.logs.quiet)?.0, false),
@@ -120,13 +120,18 @@ pub(super) fn run(args: &SuggestArgs, json: bool) -> anyhow::Result<Answer> {
 }
 
 impl SuggestArgs {
+    /// Whether any option says what the one rule is.
+    fn names_a_rule(&self) -> bool {
+        self.per.is_some() || self.window.is_some() || self.algorithm.is_some()
+    }
+
     /// The one rule that is fitted if no file has any.
     fn new_rule(&self, settings: &RuleSettings) -> anyhow::Result<RuleSet> {
         let rule: Value = json!({
             "id": "suggested",
-            "per": self.per,
-            "limit": format!("1/{}", self.window),
-            "algorithm": self.algorithm,
+            "per": self.per.clone().unwrap_or_else(|| vec!["ip".to_owned()]),
+            "limit": format!("1/{}", self.window.unwrap_or(Micros::from_seconds(60))),
+            "algorithm": self.algorithm.as_deref().unwrap_or("token_bucket"),
         });
         let node: Node = serde_json::from_value(json!({ "rules": [rule] }))?;
         RuleSet::from_node(&node, settings)
