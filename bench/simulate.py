@@ -6,6 +6,10 @@ and all of it with 1,000 rules, and prints the time, the CPU time, the peak of t
 day and of 100,000 clients, of whom ten send a tenth of the requests. Three rules match a line: one by address, one of 998 by
 service and address, of which each client uses eight, and for one in four lines one for the method. So there are some 900,000
 pairs of rule and client.
+
+Fails if all of it takes more than 60 seconds or 500 MB, or more time for each line than the quarter by more than half: time grows
+linearly with lines. The figures of a whole run, which is one of 10,000,000 lines, are kept in bench/results/simulate.json, from
+which `./scripts/bench report` writes docs/performance.md.
 """
 
 import json
@@ -16,6 +20,9 @@ import sys
 import tempfile
 import time
 
+from scoreboard import rehearsal
+
+WHOLE = 10_000_000
 CLIENTS, SERVICES, DAY, START = 100_000, 998, 86_400, 1_794_700_000
 AGENT = '"-" "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/126.0 Safari/537.36 x/1"'
 
@@ -48,6 +55,7 @@ def write_log(file, lines):
 
 
 def simulate(program, folder, log, lines):
+    """Simulates a log. Returns the figures."""
     command = [program, "simulate", "--rules", f"{folder}/rules.yaml", "--json", "--quiet", log]
     began = time.monotonic()
     with open(f"{folder}/report.json", "w") as out:
@@ -64,12 +72,15 @@ def simulate(program, folder, log, lines):
     print(f"{lines:>12,} lines  {took:6.1f} s  {usage.ru_utime + usage.ru_stime:6.1f} s of CPU  {usage.ru_maxrss // 1024:5} MiB  "
           f"{lines / took:>11,.0f} lines/s  {rules:.2f} rules a line, {pairs:,} pairs, {report['total']['denied']:,} denied, "
           f"{len(report['scale'])} factors", flush=True)
+    return {"lines": lines, "seconds": took, "cpu_seconds": usage.ru_utime + usage.ru_stime, "peak_bytes": usage.ru_maxrss * 1024,
+            "log_bytes": os.path.getsize(log), "pairs": pairs, "rules_a_line": rules, "denied": report["total"]["denied"],
+            "factors": len(report["scale"])}
 
 
 def main():
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
-    program, lines = os.path.abspath(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) == 3 else 10_000_000
+    program, lines = os.path.abspath(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) == 3 else WHOLE
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/rules.yaml", "w") as rules:
             write_rules(rules)
@@ -77,8 +88,12 @@ def main():
         with open(log, "w", buffering=1 << 20) as file:
             quarter = write_log(file, lines)
         print(f"{os.path.getsize(log):,} bytes, {os.cpu_count()} cores", flush=True)
-        simulate_quarter(program, folder, log, quarter, lines // 4)
-        simulate(program, folder, log, lines)
+        runs = [simulate_quarter(program, folder, log, quarter, lines // 4), simulate(program, folder, log, lines)]
+    if lines == WHOLE:
+        rehearsal.save(runs)
+    exceeded = rehearsal.exceeded(*runs)
+    if exceeded:
+        sys.exit("\n".join(exceeded))
 
 
 def simulate_quarter(program, folder, log, length, lines):
@@ -86,8 +101,9 @@ def simulate_quarter(program, folder, log, length, lines):
     with open(log, "rb") as whole, open(part, "wb") as file:
         while length > 0:
             length -= file.write(whole.read(min(length, 1 << 22)))
-    simulate(program, folder, part, lines)
+    figures = simulate(program, folder, part, lines)
     os.remove(part)
+    return figures
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Writes docs/performance.md and its charts from the results. Nothing in them is written by hand."""
 
-from . import bounds, capacity, chart, headline, results
+from . import bounds, capacity, chart, headline, rehearsal, results
 from .figures import duration, is_even, middle, ratio, values, verdict
 from .sections import SECTIONS
 from .settings import ROOT
@@ -56,7 +56,7 @@ def build(found):
                 files[IMAGES / f"{name}.svg"] = svg
                 lines += [f"![{group.alt}](images/performance/{name}.svg)", ""]
             lines += tables(group, result)
-    lines += bounds.section(found) + [""] + capacity.section(found)
+    lines += rehearsal.section() + bounds.section(found) + [""] + capacity.section(found)
     files[PAGE] = "\n".join(lines).replace("\n\n\n", "\n\n").rstrip() + "\n"
     return files
 

@@ -43,7 +43,10 @@ def rounded(value):
 def load_all():
     found = {}
     for file in sorted(RESULTS.glob("*.json")):
-        found[file.stem] = json.loads(file.read_text())
+        result = json.loads(file.read_text())
+        # Others have figures of another form.
+        if "rows" in result:
+            found[file.stem] = result
     return found
 
 

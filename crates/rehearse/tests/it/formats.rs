@@ -154,8 +154,14 @@ fn lines_after_the_documentation_are_read() {
         [
             row(1_795_020_831.185, "203.0.113.7", "GET", "/v1/items", www),
             row(1_795_020_832.18, "2001:db8::7", "POST", "/a b", www),
+            row(1_795_020_834.18, "2001:db8::7", "GET", "/c", www),
         ]
     );
+    let haproxy: Vec<Value> = read(sample!("haproxy.log"))
+        .into_iter()
+        .map(|[_, ip, ..]| ip)
+        .collect();
+    assert_eq!(haproxy[3..], ["::1", "127.0.0.1", "2001:db8::1"]);
     assert_eq!(
         read(sample!("cloudflare.log")),
         [
@@ -278,6 +284,8 @@ fn malformed_lines_are_counted_and_not_guessed() {
         (FormatName::TidegateAccess, sample!("tidegate-access.log")),
         (FormatName::Traefik, sample!("traefik.log")),
         (FormatName::Vhost, sample!("vhost.log")),
+        (FormatName::Common, sample!("nginx-combined.log")),
+        (FormatName::Json, sample!("plain.json")),
     ] {
         let line = text
             .lines()
@@ -302,6 +310,50 @@ fn malformed_lines_are_counted_and_not_guessed() {
         );
         assert_eq!(counts["problems"].as_array().unwrap().len(), 10);
     }
+}
+
+#[test]
+fn malformed_columns_and_lines_of_a_template_are_counted() {
+    let rules = "rules: [{id: all, per: [ip], limit: 1/s}]";
+    let template = LineTemplate::read_text("$remote_addr [$msec] $request").unwrap();
+    let by = |format, template| InputSettings {
+        format,
+        template,
+        ..InputSettings::default()
+    };
+    let csv = "time,ip,path\n1794770000,10.0.0.1,/a\n1794770000,10.0.0.1\nx,10.0.0.1,/a\n1794770000,\"10\n";
+    let tsv = csv.replace(',', "\t");
+    let lines = "10.0.0.1 [1794770000.0] GET / HTTP/1.1\n10.0.0.1 1794770000.0 GET /\n10.0.0.1 [x] GET / HTTP/1.1\n[\n";
+    for (text, ignored, input) in [
+        (csv, 1, by(Some(FormatName::Csv), None)),
+        (&tsv, 1, by(Some(FormatName::Tsv), None)),
+        (lines, 0, by(None, Some(template))),
+    ] {
+        let report = report(&[log("log", text)], rules, input);
+        let counts = &report["input"];
+        assert_eq!(
+            (
+                &counts["requests"],
+                &counts["malformed"],
+                &counts["ignored"]
+            ),
+            (&json!(1), &json!(3), &json!(ignored)),
+            "{text}: {counts}"
+        );
+    }
+}
+
+#[test]
+fn a_format_is_found_by_lines_whose_time_is_mapped() {
+    let rules = "rules: [{id: all, per: [], limit: 1/s}]";
+    let input = InputSettings {
+        map: FieldMap::read_all(["time=meta.at"]).unwrap(),
+        ..InputSettings::default()
+    };
+    let text = "{\"meta\": {\"at\": 1794770000}, \"ip\": \"10.0.0.1\"}\n".repeat(3);
+    let report = report(&[log("log", text)], rules, input);
+    assert_eq!(report["input"]["files"][0]["format"], "json");
+    assert_eq!(report["input"]["requests"], 3);
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod costs;
 mod equality;
 mod formats;
 mod order;
+mod recordings;
 mod reports;
 mod suggestions;
 mod support;

@@ -166,3 +166,39 @@ fn a_clock_that_goes_back_gives_nothing() {
     let report = report(&[log("log", text)], RULES, input);
     assert_eq!(report["total"]["denied"], 1);
 }
+
+#[test]
+fn lines_that_are_not_decided_make_others_late_too() {
+    let request = |second: u64| line("10.0.0.1", second, "/");
+    let at = |second: u64| Some(tidegate::Timestamp::from_seconds(1_794_769_980 + second));
+    let until = InputSettings {
+        until: at(30),
+        ..InputSettings::default()
+    };
+    let refused = line("10.0.0.1", 40, "/%zz");
+    for (newest, input) in [(request(40), until), (refused, InputSettings::default())] {
+        let text = request(1) + &newest + &request(2);
+        let report = report(&[log("log", text)], RULES, input);
+        assert_eq!(report["input"]["requests"], 2);
+        assert_eq!(report["input"]["late"], 1, "{newest}");
+    }
+}
+
+#[test]
+fn strict_reading_refuses_a_line_after_many_that_are_refused() {
+    let mut text = line("10.0.0.1", 0, "/%zz").repeat(12);
+    text.push_str(&line("10.0.0.1", 1, "/"));
+    let strict = || InputSettings {
+        strict: true,
+        ..InputSettings::default()
+    };
+    let late = text.clone() + &line("10.0.0.1", 40, "/") + &line("10.0.0.1", 2, "/");
+    for (text, expected) in [(text.clone() + "no request\n", 14), (late, 15)] {
+        let error = run(&[log("log", text)], settings(RULES, strict()));
+        let error = error.err().unwrap();
+        assert!(
+            matches!(error, SimulateError::Strict { line, .. } if line == expected),
+            "{error}"
+        );
+    }
+}

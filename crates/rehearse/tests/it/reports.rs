@@ -238,3 +238,81 @@ fn a_page_has_names_as_text_and_nothing_from_elsewhere() {
     }
     assert!(html.contains("default-src 'none'") && html.contains("<svg"));
 }
+
+#[test]
+fn a_file_without_durations_leaves_rules_of_concurrency_out() {
+    let rules = "rules: [{id: busy, per: [], limit: 1, algorithm: concurrency}]";
+    let timed = include_str!("samples/haproxy.log");
+    let report = report(
+        &[
+            log("timed", timed),
+            log("empty", ""),
+            log("plain", traffic()),
+        ],
+        rules,
+        InputSettings::default(),
+    );
+    let note = report["rules"][0]["note"].as_str().unwrap();
+    assert!(note.contains("`plain`"), "{note}");
+    assert_eq!(report["rules"][0]["requests"], 0);
+}
+
+/// Rows of the scale with tiers, overrides, written bursts and candidates are runs of their own too.
+#[test]
+fn all_numbers_of_the_named_rules_are_multiplied() {
+    let rules = |numbers: [u64; 5]| {
+        let [limit, burst, tier, by_override, other] = numbers;
+        format!(
+            "rules:
+- {{id: per-ip, per: [ip], limit: {limit}/hour burst {burst}, tiers: {{pro: {tier}/hour}}, overrides: {{10.0.0.2: {by_override}/hour}}, candidate: 1/hour}}
+- {{id: other, per: [], limit: {other}/hour, algorithm: fixed_window}}"
+        )
+    };
+    let text: String = (0..40)
+        .map(|number: u64| {
+            let client = number % 4;
+            let tier = if client == 3 { "pro" } else { "free" };
+            let time = 1_794_770_000 + number;
+            format!("{{\"time\": {time}, \"ip\": \"10.0.0.{client}\", \"tier\": \"{tier}\"}}\n")
+        })
+        .collect();
+    let with = |rules: &str, factors: &[&str], named: &[&str]| {
+        let mut settings = settings(rules, InputSettings::default());
+        settings.scale = ScaleSettings {
+            factors: factors
+                .iter()
+                .filter_map(|text| ScaleFactor::read(text))
+                .collect(),
+            rules: named.iter().map(|id| (*id).to_owned()).collect(),
+        };
+        to_json(&run(&[log("log", text.as_str())], settings).unwrap(), None)
+    };
+    let scaled = with(&rules([4, 2, 5, 3, 30]), &["0.5", "1.5"], &["per-ip"]);
+    for (row, numbers) in [(0, [2, 1, 2, 1, 30]), (1, [6, 3, 7, 4, 30])] {
+        let row = &scaled["scale"][row];
+        let alone = with(&rules(numbers), &[], &[]);
+        assert_eq!(row["total"]["denied"], alone["total"]["denied"]);
+        for (index, rule) in alone["rules"].as_array().unwrap().iter().enumerate() {
+            for name in ["allowed", "denied", "clients_denied"] {
+                assert_eq!(row["rules"][index][name], rule[name], "{row} {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_request_that_is_only_granted_everything_has_no_rule() {
+    let rules = "rules: [{id: free, per: [ip], limit: unlimited}]";
+    let report = report(&[log("log", traffic())], rules, InputSettings::default());
+    assert_eq!(report["total"]["allowed"], 10);
+    assert_eq!(report["total"]["unmatched"], 10);
+}
+
+#[test]
+fn an_attribute_that_no_request_has_comes_with_advice() {
+    let report = report(&[log("log", traffic())], RULES, InputSettings::default());
+    let warnings = report["warnings"].to_string();
+    for advice in ["`--map user_id=$remote_user`", "`--map api_key=@ip`"] {
+        assert!(warnings.contains(advice), "{warnings}");
+    }
+}

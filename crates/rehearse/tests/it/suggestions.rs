@@ -213,3 +213,68 @@ fn tiers_are_fitted_separately_and_other_costs_still_keep_the_goal() {
     );
     assert!(RuleSet::from_yaml(&yaml).is_ok(), "{yaml}");
 }
+
+/// Each request of three clients: the first two have a tier.
+fn tiered() -> String {
+    (0..90)
+        .map(|number: u64| {
+            let client = number % 3;
+            let tier = if client < 2 { "pro" } else { "free" };
+            let time = 1_794_770_000 + number * (1 + client);
+            format!("{{\"time\": {time}, \"ip\": \"10.0.0.{client}\", \"tier\": \"{tier}\"}}\n")
+        })
+        .collect()
+}
+
+#[test]
+fn several_limits_and_tiers_keep_the_goal_together() {
+    let rules = "rules: [{id: per-ip, per: [ip], limit: [1/10s, 2/minute], tiers: {pro: 1/10s}, algorithm: sliding_window_log}]";
+    let none = SuggestGoal::Clients(SuggestShare::ZERO);
+    let suggested = suggested(&tiered(), rules, none);
+    let json = suggestions_to_json(&suggested);
+    let entries = json["suggestions"].as_array().unwrap();
+    let tiers: Vec<&Value> = entries.iter().map(|entry| &entry["tier"]).collect();
+    assert_eq!(tiers, [&Value::Null, &Value::Null, &json!("pro")]);
+    let windows: Vec<&Value> = entries.iter().map(|entry| &entry["window"]).collect();
+    assert_eq!(windows, [&json!(10), &json!(60), &json!(10)]);
+    for entry in entries {
+        assert_eq!(entry["requests_denied"], 0, "{entry}");
+    }
+    let yaml = suggestions_to_yaml(&suggested);
+    assert_eq!(denied(&tiered(), &yaml), (0, 0), "{yaml}");
+}
+
+#[test]
+fn headroom_is_added_to_numbers_and_candidates_name_the_algorithm() {
+    let run = |headroom: &str, as_candidate: bool, rules: &str| {
+        let settings = SuggestSettings {
+            input: InputSettings::default(),
+            rules: RuleSet::from_yaml(rules).unwrap(),
+            are_new: false,
+            goal: SuggestGoal::Clients(SuggestShare::ZERO),
+            headroom: SuggestShare::read(headroom).unwrap(),
+            names: names(),
+            invalid_credentials: InvalidCredentials::default(),
+            as_candidate,
+        };
+        let progress = Arc::new(InputProgress::default());
+        suggest(&[log("log", tiered())], settings, &progress).unwrap()
+    };
+    let rules = "rules: [{id: per-ip, per: [ip], limit: 1/minute, algorithm: fixed_window}]";
+    let count = |headroom: &str| {
+        let json = suggestions_to_json(&run(headroom, false, rules));
+        json["suggestions"][0]["requests_per_window"]
+            .as_u64()
+            .unwrap()
+    };
+    assert_eq!(count("50%"), (count("0%") * 3).div_ceil(2));
+    let rules = "rules: [{id: per-ip, per: [ip], limit: 1/minute}]";
+    let yaml = suggestions_to_yaml(&run("0%", true, rules));
+    let written = RuleSet::from_yaml(&yaml).unwrap();
+    let rule = written.iter().next().unwrap();
+    assert!(yaml.contains("algorithm: token_bucket"), "{yaml}");
+    assert!(
+        rule.candidate().is_some() && yaml.contains("burst"),
+        "{yaml}"
+    );
+}

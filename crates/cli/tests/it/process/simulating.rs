@@ -227,3 +227,24 @@ fn factors_that_cannot_be_tried_are_refused() {
         assert!(refused.stderr.contains(message), "{refused:?}");
     }
 }
+
+#[test]
+fn an_interrupt_ends_the_search_for_a_format() {
+    let folder = ProgramFolder::new();
+    folder.write("rules.yaml", RULES);
+    let fill = pipe(&folder, &lines(1, 7));
+    let child = folder.spawn(&["simulate", "--rules", "rules.yaml", "--json", "pipe"]);
+    let kept = fill();
+    wait_for_handler(&child);
+    // Once the lines were read, the pipe is empty.
+    wait_until("an empty pipe", PATIENCE, || {
+        (rustix::io::ioctl_fionread(&kept).unwrap() == 0).then_some(())
+    });
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    drop(kept);
+    assert_eq!(ended.status.code(), Some(2));
+    let report: Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!(report["complete"], false);
+    assert!(report["input"]["lines"].as_u64().unwrap() <= 7);
+}

@@ -1,6 +1,7 @@
 //! `tidegate simulate` and `tidegate rules suggest`: logs and rules in files, a report and an exit code out.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
 
@@ -77,4 +78,202 @@ fn a_suggestion_is_a_rule_file() {
         &suggested.stdout,
     );
     assert_eq!(checked.code, Some(0), "{}", checked.whole());
+}
+
+/// Lines of JSON from one client, a second apart.
+fn json_lines(extra: &str, count: u64) -> String {
+    let line = |number: u64| {
+        let time = 1_794_770_000 + number;
+        format!("{{\"time\": {time}, \"ip\": \"10.0.0.1\"{extra}}}\n")
+    };
+    (0..count).map(line).collect()
+}
+
+#[test]
+fn strict_reading_names_the_line_also_after_many_that_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let refused = json_lines(", \"path\": \"/%zz\"", 12);
+    let malformed = format!("{refused}{}no request\n", json_lines("", 1));
+    let late = format!(
+        "{refused}{}{}",
+        json_lines("", 100).lines().last().unwrap(),
+        "\n{\"time\": 1794770000, \"ip\": \"10.0.0.1\"}\n"
+    );
+    fs::write(directory.path().join("rules.yaml"), RULES).unwrap();
+    for (text, line) in [(malformed, "line 14"), (late, "line 14")] {
+        fs::write(directory.path().join("log"), text).unwrap();
+        for command in [["simulate"].as_slice(), &["rules", "suggest"]] {
+            let options = ["--rules", "rules.yaml", "--strict", "log"];
+            let run = tidegate(directory.path(), &[command, &options].concat(), "");
+            assert_eq!(run.code, Some(2), "{}", run.whole());
+            assert!(run.stderr.contains(line), "{}", run.whole());
+        }
+    }
+}
+
+#[test]
+fn sources_of_secrets_are_shown_as_digests() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+    write(
+        "rules.yaml",
+        "rules: [{id: keys, per: [header.x-api-key], limit: 1/hour}, {id: tokens, per: [token], limit: 1/hour}]",
+    );
+    write(
+        "settings.yaml",
+        "rules: rules.yaml\nidentify: {api_key: [{header: X-Api-Key}]}\n",
+    );
+    write("nginx.log", &"127.0.0.1 \"GET /a?key=hidden HTTP/1.1\" 1795020830.069 \"hidden-key\" \"https://x/?q=hidden\"\n".repeat(3));
+    write(
+        "json.log",
+        &json_lines(
+            ", \"token\": \"hidden-token\", \"copy\": \"hidden-token\"",
+            3,
+        ),
+    );
+    let template = "$remote_addr \"$request\" $msec \"$http_x_api_key\" \"$http_referer\"";
+    let inputs = [
+        [
+            "--config",
+            "settings.yaml",
+            "--log-format",
+            template,
+            "nginx.log",
+        ]
+        .as_slice(),
+        &[
+            "--rules",
+            "rules.yaml",
+            "--map",
+            "api_key=token",
+            "json.log",
+        ],
+    ];
+    for input in inputs {
+        for output in [
+            ["--show", "3"].as_slice(),
+            &["--json"],
+            &["--html", "page"],
+            &["--write-record", "record"],
+        ] {
+            let run = tidegate(
+                directory.path(),
+                &[&["simulate"], input, output].concat(),
+                "",
+            );
+            assert_eq!(run.code, Some(0), "{}", run.whole());
+            let mut text = run.whole();
+            for file in ["page", "record"] {
+                text += &fs::read_to_string(directory.path().join(file)).unwrap_or_default();
+            }
+            assert!(!text.contains("hidden"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_recording_is_written_next_to_what_it_replaces() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("record.jsonl");
+    fs::write(directory.path().join("rules.yaml"), RULES).unwrap();
+    fs::write(directory.path().join("access.log"), log()).unwrap();
+    fs::write(&path, "something else").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let simulate = |input: &str| {
+        let options = ["--json", "--write-record", "record.jsonl", input];
+        let begin = ["simulate", "--rules", "rules.yaml"];
+        let run = tidegate(directory.path(), &[&begin[..], &options].concat(), "");
+        assert_eq!(run.code, Some(0), "{}", run.whole());
+        serde_json::from_str::<Value>(&run.stdout).unwrap()["total"].clone()
+    };
+    let first = simulate("access.log");
+    assert_eq!(first["requests"], 7);
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let written = fs::read_to_string(&path).unwrap();
+    assert!(written.starts_with("{\"tidegate_record\":1,"), "{written}");
+    assert!(
+        written.contains("\"attributes\":[\"ip\"],\"secret\":[\"api_key\"]"),
+        "{written}"
+    );
+    assert!(
+        written.contains("{\"t\":1794770000.000000,\"front_end\":\"simulate\","),
+        "{written}"
+    );
+    assert_eq!(simulate("record.jsonl"), first, "onto its own input");
+    assert_eq!(fs::read_to_string(&path).unwrap(), written);
+}
+
+#[test]
+fn options_of_one_rule_are_taken_before_the_rules_of_the_settings() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in [
+        ("rules.yaml", RULES),
+        ("access.log", &log()),
+        ("settings.yaml", "rules: rules.yaml\n"),
+    ] {
+        fs::write(directory.path().join(name), text).unwrap();
+    }
+    let suggest = |options: &[&str]| {
+        let begin = [
+            "rules",
+            "suggest",
+            "--config",
+            "settings.yaml",
+            "access.log",
+        ];
+        tidegate(directory.path(), &[&begin[..], options].concat(), "").stdout
+    };
+    assert!(suggest(&[]).contains("id: per-ip"));
+    let one = suggest(&["--per", "ip"]);
+    assert!(one.contains("id: suggested"), "{one}");
+}
+
+#[test]
+fn a_suggested_candidate_can_be_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let rules = "rules: [{id: per-ip, per: [ip], limit: 4/hour, tiers: {pro: 1/hour}, overrides: {10.0.0.9: 1/hour}}]";
+    fs::write(directory.path().join("rules.yaml"), rules).unwrap();
+    let tiered = json_lines(", \"tier\": \"pro\"", 5).replace("10.0.0.1", "10.0.0.2");
+    fs::write(directory.path().join("log"), json_lines("", 6) + &tiered).unwrap();
+    let begin = [
+        "rules",
+        "suggest",
+        "--rules",
+        "rules.yaml",
+        "--as",
+        "candidate",
+    ];
+    let options = ["--deny-clients", "0%", "--headroom", "50%", "log"];
+    let suggested = tidegate(directory.path(), &[&begin[..], &options].concat(), "");
+    let text = &suggested.stdout;
+    assert!(
+        text.contains("algorithm: token_bucket") && text.contains("burst"),
+        "{text}"
+    );
+    assert!(text.contains("9/h") && text.contains("8/h"), "{text}");
+    let checked = tidegate(directory.path(), &["rules", "validate", "-"], text);
+    assert_eq!(checked.code, Some(0), "{}", checked.whole());
+}
+
+#[test]
+fn mistakes_are_named_once() {
+    let unknown = run(&[
+        "simulate",
+        "--rules",
+        "rules.yaml",
+        "--scale",
+        "off",
+        "--scale-rule",
+        "zz",
+        "access.log",
+    ]);
+    assert_eq!(unknown.code, Some(2), "{}", unknown.whole());
+    let missing = run(&["simulate", "--rules", "rules.yaml", "none.log"]);
+    assert_eq!(
+        missing.stderr.matches("No such file").count(),
+        1,
+        "{}",
+        missing.whole()
+    );
 }
