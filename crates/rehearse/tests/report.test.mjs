@@ -41,10 +41,28 @@ function log() {
   return `${lines.join('\n')}\n`;
 }
 
+/** Keys that are read from another field, a condition that compares one, and pages that requests came from. */
+const FIELD_RULES = `rules:
+  - {id: tokens, per: [token], limit: 2/minute}
+  - {id: from, per: [referer], limit: 2/minute}
+  - {id: partner, match: {when: 'attributes["api_key"] == "${SECRETS[1]}"'}, per: [ip], limit: 2/minute}
+`;
+
+function fieldLog() {
+  const line = (number) => JSON.stringify({
+    time: 1794792000 + number, ip: '192.0.2.1', token: SECRETS[number % 2], copy: SECRETS[number % 2], path: '/v1/a',
+    referer: `https://www.example.com/from?token=${SECRETS[2]}`,
+  });
+  return `${Array.from({ length: 40 }, (_, number) => line(number)).join('\n')}\n`;
+}
+
 const folder = await mkdtemp(join(tmpdir(), 'tidegate-report-'));
 await writeFile(join(folder, 'rules.yaml'), RULES);
 await writeFile(join(folder, 'before.yaml'), 'rules: [{id: per-ip, per: [ip], limit: 15/minute}, {id: gone, per: [], limit: 1000/minute}]\n');
 await writeFile(join(folder, 'access.log'), log());
+await writeFile(join(folder, 'fields.yaml'), FIELD_RULES);
+await writeFile(join(folder, 'fields.log'), fieldLog());
+const fields = ['--rules', 'fields.yaml', '--map', 'api_key=token', 'fields.log'];
 const input = ['--rules', 'rules.yaml', 'access.log'];
 const env = { PATH: process.env.PATH, NO_COLOR: '1', TIDEGATE_KEY_SECRET: 'x'.repeat(32) };
 const tidegate = (...words) => run(PROGRAM, words, { cwd: folder, env, maxBuffer: 1 << 26 });
@@ -56,8 +74,13 @@ const outputs = {
   suggested: await tidegate('rules', 'suggest', ...input),
   suggestedJson: await tidegate('rules', 'suggest', ...input, '--json'),
   candidates: await tidegate('rules', 'suggest', ...input, '--as', 'candidate'),
+  fields: await tidegate('simulate', ...fields, '--json', '--html', 'fields.html', '--write-record', 'fields.jsonl'),
+  fieldsTerminal: await tidegate('simulate', ...fields),
+  fieldsShown: await tidegate('simulate', ...fields, '--show', '9'),
+  anonymous: await tidegate('simulate', ...fields, '--anonymous', '--json', '--html', 'anonymous.html', '--write-record', 'anonymous.jsonl'),
 };
-for (const name of ['report.html', 'record.jsonl']) outputs[name] = { stdout: await readFile(join(folder, name), 'utf8') };
+const written = ['report.html', 'record.jsonl', 'fields.html', 'fields.jsonl', 'anonymous.html', 'anonymous.jsonl'];
+for (const name of written) outputs[name] = { stdout: await readFile(join(folder, name), 'utf8') };
 
 const browser = await openBrowser();
 const axe = await readAxe();
@@ -74,7 +97,8 @@ const tests = {
       for (const secret of SECRETS) assert.ok(!text.includes(secret) && !stderr.includes(secret), `${name}: ${secret}`);
     }
     // Only its owner can read what is written.
-    for (const name of ['report.html', 'record.jsonl']) assert.equal((await stat(join(folder, name))).mode & 0o777, 0o600, name);
+    for (const name of written) assert.equal((await stat(join(folder, name))).mode & 0o777, 0o600, name);
+    for (const name of written.slice(-2)) assert.ok(!outputs[name].stdout.includes('192.0.2.1'), name);
     await writeFile(join(folder, 'suggested.yaml'), outputs.suggested.stdout);
     await tidegate('rules', 'validate', 'suggested.yaml');
   },

@@ -17,7 +17,7 @@ use super::record::DecisionWriter;
 use super::scale::{ScaleFactor, ScaleSettings, ScaleTally};
 use super::scaled::{RequestClients, ScaledAsk, ScaledRequest, ScaledRun, is_denied};
 use super::shown::ClientNames;
-use super::tally::Tallies;
+use super::tally::{MOST_PAIRS, Tallies};
 use super::timeline::Timeline;
 use crate::input::{
     InputProgress, InputSettings, LogInput, MergedRequests, NextRequest, OpenLogError, ReadFile,
@@ -185,6 +185,16 @@ pub fn simulate(
     settings: SimulationSettings,
     progress: &Arc<InputProgress>,
 ) -> Result<Simulated, SimulateError> {
+    simulate_within(inputs, settings, progress, MOST_PAIRS)
+}
+
+/// The same, with exact counts for so many pairs of rule and client.
+fn simulate_within(
+    inputs: &[LogInput],
+    settings: SimulationSettings,
+    progress: &Arc<InputProgress>,
+    most_pairs: usize,
+) -> Result<Simulated, SimulateError> {
     let settings = SimulationSettings {
         names: settings.names.for_input(&settings.input),
         ..settings
@@ -199,6 +209,7 @@ pub fn simulate(
         .map(|(_, rules)| PreparedRules::new(rules, &traits))
         .transpose()?;
     let mut run = SimulationRun::new(&settings, &prepared, before.as_ref())?;
+    run.tallies.most_pairs = most_pairs;
     run.record = settings
         .record
         .map(|file| DecisionWriter::new(file, &settings.rules, &settings.names))
@@ -461,4 +472,84 @@ impl SimulationRun {
 
 fn has_delay(decisions: &Decisions) -> bool {
     decisions.iter().any(|decision| !decision.delay().is_zero())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use serde_json::json;
+    use tidegate::rules::{RuleSettings, ValueDigest};
+
+    use super::*;
+    use crate::to_json;
+
+    /// Ten clients that take turns, and one with every second request.
+    fn log() -> LogInput {
+        let text: String = (0..400_u64)
+            .map(|number| {
+                let client = if number % 2 == 0 {
+                    0
+                } else {
+                    1 + number / 2 % 10
+                };
+                let time = 1_794_770_000 + number;
+                format!("{{\"time\": {time}, \"ip\": \"10.0.0.{client}\"}}\n")
+            })
+            .collect();
+        LogInput {
+            name: "log".to_owned(),
+            size: None,
+            open: Arc::new(move || Ok(Box::new(Cursor::new(text.clone().into_bytes())))),
+        }
+    }
+
+    #[test]
+    fn beyond_the_most_pairs_the_largest_clients_are_still_exact() {
+        let within = |most_pairs: usize| {
+            let rules = "rules: [{id: ips, per: [ip], limit: 15/hour, algorithm: fixed_window}]";
+            let settings = SimulationSettings {
+                input: InputSettings::default(),
+                rules: RuleSet::from_yaml(rules).unwrap(),
+                against: None,
+                scale: ScaleSettings::default(),
+                names: ClientNames {
+                    digest: ValueDigest::new(b"secret"),
+                    settings: RuleSettings::default(),
+                    secret_sources: Vec::new(),
+                    anonymous: false,
+                    is_secret_given: true,
+                },
+                invalid_credentials: InvalidCredentials::default(),
+                record: None,
+            };
+            let progress = Arc::default();
+            to_json(
+                &simulate_within(&[log()], settings, &progress, most_pairs).unwrap(),
+                None,
+            )
+        };
+        let (exact, estimated) = (within(MOST_PAIRS), within(4));
+        assert_eq!(exact["rules"][0]["exact"], true);
+        assert_eq!(exact["rules"][0]["clients"], 11);
+        let rule = &estimated["rules"][0];
+        assert_eq!(rule["exact"], false);
+        assert!(estimated["warnings"].to_string().contains("estimates"));
+        // What was decided does not depend on it, nor what the largest client had.
+        assert_eq!(estimated["total"], exact["total"]);
+        for name in ["requests", "allowed", "denied", "cost", "reasons"] {
+            assert_eq!(rule[name], exact["rules"][0][name], "{name}");
+        }
+        for (row, exact) in estimated["scale"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .zip(exact["scale"].as_array().unwrap())
+        {
+            assert_eq!(row["total"], exact["total"]);
+        }
+        assert_eq!(rule["top"][0], exact["rules"][0]["top"][0]);
+        assert_eq!(rule["top"][0]["key"], json!({"ip": "10.0.0.0"}));
+        assert!(rule["top"].as_array().unwrap().len() <= 5);
+    }
 }

@@ -11,7 +11,7 @@ use tidegate::rules::Verdict;
 use super::candidate::CandidateTally;
 
 /// How many pairs of rule and client are counted exactly.
-const MOST_PAIRS: usize = 1_000_000;
+pub(super) const MOST_PAIRS: usize = 1_000_000;
 
 /// What one rule said to one client.
 #[derive(Debug, Clone, Copy, Default)]
@@ -205,7 +205,7 @@ pub(crate) struct Tallies {
     pub(crate) rules: Vec<RuleTally>,
     pairs: usize,
     factors: usize,
-    most_pairs: usize,
+    pub(super) most_pairs: usize,
 }
 
 impl Tallies {

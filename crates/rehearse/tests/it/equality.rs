@@ -158,7 +158,8 @@ fn a_rule_alone_says_the_same_in_shadow_and_enforced() {
 #[test]
 fn adaptive_limits_are_those_that_a_server_begins_with() {
     let trace = trace(&mut SmallRng::seed_from_u64(40));
-    let rules = "rules: [{id: users, per: [user_id], limit: 4/10s, adaptive: {min: 1, max: 40}}]";
+    let rules =
+        "rules: [{id: users, per: [user_id], limit: 4/10s, adaptive: {min: 1/10s, max: 40/10s}}]";
     let by_server = checked(rules, &trace);
     assert!(by_server.iter().any(|(allowed, _)| !allowed));
     assert!(simulated(rules, &trace) == by_server);

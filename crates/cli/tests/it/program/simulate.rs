@@ -132,24 +132,21 @@ fn sources_of_secrets_are_shown_as_digests() {
         ),
     );
     let template = "$remote_addr \"$request\" $msec \"$http_x_api_key\" \"$http_referer\"";
-    let inputs = [
-        [
-            "--config",
-            "settings.yaml",
-            "--log-format",
-            template,
-            "nginx.log",
-        ]
-        .as_slice(),
-        &[
-            "--rules",
-            "rules.yaml",
-            "--map",
-            "api_key=token",
-            "json.log",
-        ],
+    let proxied: [&str; 5] = [
+        "--config",
+        "settings.yaml",
+        "--log-format",
+        template,
+        "nginx.log",
     ];
-    for input in inputs {
+    let mapped = [
+        "--rules",
+        "rules.yaml",
+        "--map",
+        "api_key=token",
+        "json.log",
+    ];
+    for input in [proxied, mapped] {
         for output in [
             ["--show", "3"].as_slice(),
             &["--json"],
@@ -158,7 +155,7 @@ fn sources_of_secrets_are_shown_as_digests() {
         ] {
             let run = tidegate(
                 directory.path(),
-                &[&["simulate"], input, output].concat(),
+                &[&["simulate"], &input[..], output].concat(),
                 "",
             );
             assert_eq!(run.code, Some(0), "{}", run.whole());
