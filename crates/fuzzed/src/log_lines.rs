@@ -112,6 +112,7 @@ fn settings(input: InputSettings, record: Option<&SharedBytes>) -> SimulationSet
             digest: ValueDigest::new(b"secret"),
             settings: RuleSettings::default(),
             anonymous: false,
+            secret_sources: Vec::new(),
             is_secret_given: true,
         },
         invalid_credentials: InvalidCredentials::default(),

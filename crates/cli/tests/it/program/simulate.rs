@@ -93,12 +93,12 @@ fn json_lines(extra: &str, count: u64) -> String {
 fn strict_reading_names_the_line_also_after_many_that_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let refused = json_lines(", \"path\": \"/%zz\"", 12);
-    let malformed = format!("{refused}{}no request\n", json_lines("", 1));
-    let late = format!(
-        "{refused}{}{}",
-        json_lines("", 100).lines().last().unwrap(),
-        "\n{\"time\": 1794770000, \"ip\": \"10.0.0.1\"}\n"
-    );
+    let of_second = |second: usize| {
+        let lines = json_lines("", 100);
+        lines.lines().nth(second).unwrap().to_owned()
+    };
+    let malformed = format!("{refused}{}\nno request\n", of_second(11));
+    let late = format!("{refused}{}\n{}\n", of_second(99), of_second(0));
     fs::write(directory.path().join("rules.yaml"), RULES).unwrap();
     for (text, line) in [(malformed, "line 14"), (late, "line 14")] {
         fs::write(directory.path().join("log"), text).unwrap();
@@ -194,7 +194,7 @@ fn a_recording_is_written_next_to_what_it_replaces() {
         "{written}"
     );
     assert!(
-        written.contains("{\"t\":1794770000.000000,\"front_end\":\"simulate\","),
+        written.contains("{\"t\":1794769980.000000,\"front_end\":\"simulate\","),
         "{written}"
     );
     assert_eq!(simulate("record.jsonl"), first, "onto its own input");

@@ -135,6 +135,7 @@ fn simulate_makes_the_decisions_of_a_recording_again() {
             digest: ValueDigest::new(secret.as_bytes()),
             settings: RuleSettings::default(),
             anonymous: false,
+            secret_sources: Vec::new(),
             is_secret_given: true,
         },
         invalid_credentials: InvalidCredentials::default(),
