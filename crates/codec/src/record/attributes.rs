@@ -20,6 +20,10 @@ const API_KEY: &str = "api_key";
 
 /// The attributes that are recorded, and which of them are secret.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a property of its own"
+)]
 pub struct RecordedAttributes {
     names: BTreeSet<String>,
     /// Whether all others are recorded too, because a rule computes a name or goes by whole descriptors.
