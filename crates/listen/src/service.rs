@@ -68,10 +68,11 @@ impl<S: Handler> hyper::service::Service<Request<Incoming>> for ConnectionServic
 pin_project! {
     /// The future of an answer.
     pub(crate) struct TrackedResponse<F> {
-        exchange: Option<Exchange>,
-        in_flight: Option<RequestGuard>,
+        // Dropped before what observes it: what it reports then still counts.
         #[pin]
         answer: F,
+        exchange: Option<Exchange>,
+        in_flight: Option<RequestGuard>,
     }
 }
 
@@ -127,10 +128,11 @@ where
 pin_project! {
     /// The body of an answer; the request is in progress until it is dropped.
     pub(crate) struct TrackedBody<B> {
-        in_flight: Option<RequestGuard>,
-        observing: Option<Observing>,
+        // Dropped before what observes it: what it reports then still counts.
         #[pin]
         body: B,
+        observing: Option<Observing>,
+        in_flight: Option<RequestGuard>,
     }
 }
 

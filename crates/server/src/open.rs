@@ -14,7 +14,6 @@ use tidegate_listen::stall::BodyRate;
 use tidegate_listen::{ConnectionAge, ListenSettings, Threads};
 use tidegate_ratelimit::variables::{NoteLevel, VariableNote};
 use tidegate_tower::UsageSettings;
-use tidegate_usage::{UsageSetting, UsageUnit};
 use tidegate_xds::XdsSettings;
 use tokio::sync::Mutex;
 
@@ -22,7 +21,7 @@ use crate::admin::{Admin, Opened};
 use crate::admin_token;
 use crate::body_memory::BodyMemory;
 use crate::certificate_files::{self, CertificateUsers, ServedTls};
-use crate::config::{Config, GatewayConfig};
+use crate::config::Config;
 use crate::data_dir::{DataDir, DataDirError, LockedDir, running};
 use crate::digest_secret;
 use crate::file_descriptors::FileDescriptors;
@@ -418,19 +417,6 @@ async fn open_rules(
         tracing::warn!(
             rule = rule.id(),
             "`sync: leased` has no effect with the in-memory store"
-        );
-    }
-    let has_usage = |gateway: &GatewayConfig| {
-        let mut routes = gateway.routes.iter();
-        routes.any(|route| route.usage != UsageSetting::Off)
-    };
-    let is_blind = config.gateway.as_ref().is_some_and(|it| !has_usage(it));
-    let unread = |rule: &&Arc<Rule>| is_blind && UsageUnit::named(rule.unit().as_str()).is_some();
-    for rule in rules.iter().filter(unread) {
-        tracing::warn!(
-            rule = rule.id(),
-            unit = rule.unit().as_str(),
-            "the gateway charges 1 for each request, because no `usage` says what requests cost"
         );
     }
     Ok((book, rules))

@@ -59,7 +59,8 @@ pub use rehearsal::{MatchedCharge, MatchedRequest};
 pub use reserving::{ReservationCounts, ReservationEnd, ReservationGuard, ReserveError};
 pub use reset::{Reset, ResetCounter, ResetError};
 pub use settlement::{SettleError, SettledLimit, Settlement};
-pub use stored::{ReservationError, ReservedDecision};
+use stored::UncountedSettlements;
+pub use stored::{ExtendedReservation, ReservationError, ReservedDecision};
 pub use stored_record::ReservationRecord;
 pub use unit_limits::UnitLimit;
 pub use warned::WarnedLimit;
@@ -119,7 +120,8 @@ pub struct Gate {
     observer: Option<Arc<dyn Observer>>,
     reservations: Arc<ReservationCounts>,
     /// Those that were made while the store was unavailable.
-    alone: ReservationsAlone,
+    alone: Arc<ReservationsAlone>,
+    uncounted: Mutex<UncountedSettlements>,
 }
 
 impl Gate {
@@ -137,6 +139,7 @@ impl Gate {
             digest: None,
             observer: None,
         };
+        let alone = Arc::new(ReservationsAlone::new(&clock));
         Self {
             store: store.into(),
             local: Local::new(MemoryStore::builder().clock(Arc::clone(&clock)).build()),
@@ -148,7 +151,8 @@ impl Gate {
             invalid_credentials: InvalidCredentials::default(),
             observer: None,
             reservations: Arc::default(),
-            alone: ReservationsAlone::default(),
+            alone,
+            uncounted: Mutex::default(),
         }
     }
 

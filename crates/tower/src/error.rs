@@ -1,8 +1,10 @@
-//! Why a request cannot be asked about. Being denied is no error.
+//! Why a request is not decided. Being denied is no error.
 
 use tidegate::AttributeError;
+use tidegate::gate::ReserveError;
 
-/// Why a request could not be understood; its sender gets 400.
+/// Why a request was not decided. One that could not be understood is answered with 400, one for which there is no room
+/// with 503.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
@@ -36,4 +38,7 @@ pub enum RequestError {
     /// No host, where a rule asks for one: without it the request would escape that rule.
     #[error("the request has no host, and there is a rule that asks for it; send `Host`")]
     NoHost,
+    /// Too many estimates wait to be settled: one more cannot be recorded, and nothing was charged.
+    #[error(transparent)]
+    NotReserved(#[from] ReserveError),
 }

@@ -221,7 +221,7 @@ async fn decide(
     }
     let is_reserved = settings.is_settled() || is_estimated;
     let receipt = if is_reserved {
-        gate.reserve_by(&rules, settings.front_end, &known).await
+        gate.reserve_by(&rules, settings.front_end, &known).await?
     } else {
         gate.decide_by(&rules, settings.front_end, &known).await
     };

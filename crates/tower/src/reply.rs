@@ -255,9 +255,13 @@ fn grpc_status(status: StatusCode) -> HeaderValue {
     })
 }
 
-/// The answer to a request that could not be understood: 400, over gRPC `INVALID_ARGUMENT`.
+/// The answer to a request that was not decided: 400, over gRPC `INVALID_ARGUMENT`, if it could not be understood; 503
+/// and `UNAVAILABLE`, if there was no room for it.
 pub fn refused(error: &RequestError, protocol: &Protocol) -> Response<Bytes> {
     let detail = error.to_string();
+    if let RequestError::NotReserved(_) = error {
+        return busy("too_many_reservations", &detail, protocol);
+    }
     let refusal = Refusal {
         status: StatusCode::BAD_REQUEST,
         grpc_status: HeaderValue::from_static("3"),
@@ -291,6 +295,15 @@ pub fn denied_with(
     reply.extensions_mut().insert(DenialReason(reason));
     let no = HeaderValue::from_static("false");
     reply.headers_mut().insert(SHOULD_RETRY, no);
+    reply
+}
+
+/// The answer to a request for which there is no room now: 503, to be repeated in a second.
+pub(crate) fn busy(reason: &'static str, detail: &str, protocol: &Protocol) -> Response<Bytes> {
+    let mut reply = denied_with(StatusCode::SERVICE_UNAVAILABLE, reason, detail, protocol);
+    reply.headers_mut().remove(SHOULD_RETRY);
+    let soon = HeaderValue::from_static("1");
+    reply.headers_mut().insert(http::header::RETRY_AFTER, soon);
     reply
 }
 

@@ -178,6 +178,8 @@ impl AnswerReader {
         passed
     }
 
+    /// Of several candidates each has an end of its own, and the usage that comes with the first has only what was
+    /// written until then: settled by that, the others would be free.
     fn has_final(&self, sink: &DocumentSink) -> bool {
         let all_ended = sink.all_finished > 0 && sink.all_finished >= self.candidates;
         (sink.is_final || all_ended) && !sink.total.is_empty()

@@ -213,16 +213,37 @@ impl ModelEndpoint {
 /// In front of the name of a deployment.
 const DEPLOYMENTS: &[u8] = b"/deployments/";
 
-/// The model that a path names: the deployment of Azure, or the segment in front of a method of Gemini.
-pub(crate) fn model_in_path(path: &str) -> Option<&str> {
-    let model = if let Some(at) = memmem::find(path.as_bytes(), DEPLOYMENTS) {
-        path[at + DEPLOYMENTS.len()..].split('/').next()
-    } else {
-        let last = path.rsplit('/').next();
-        last.and_then(|last| last.rsplit_once(':'))
-            .map(|(model, _)| model)
+/// Collections that a path names a model of, in front of a method: `…/models/NAME:method`.
+const COLLECTIONS: [&str; 3] = ["models", "tunedModels", "endpoints"];
+
+/// The model that a path names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ModelInPath<'p> {
+    pub(crate) name: &'p str,
+    /// Whether the server goes by it, whatever the body says.
+    pub(crate) is_binding: bool,
+}
+
+/// The model that a path names: the deployment of Azure, or the segment in front of a method of Gemini. It binds where
+/// the provider has paths like this.
+pub(crate) fn model_in_path(form: FormName, path: &str) -> Option<ModelInPath<'_>> {
+    let (name, is_binding) = match form {
+        FormName::Own => return None,
+        _ => match memmem::find(path.as_bytes(), DEPLOYMENTS) {
+            Some(at) => {
+                let name = path[at + DEPLOYMENTS.len()..].split('/').next()?;
+                (name, form == FormName::OpenAi)
+            }
+            None => {
+                let (before, last) = path.rsplit_once('/')?;
+                let (name, _) = last.rsplit_once(':')?;
+                let collection = before.rsplit('/').next().unwrap_or_default();
+                let is_binding = form != FormName::OpenAi && COLLECTIONS.contains(&collection);
+                (name, is_binding)
+            }
+        },
     };
-    model.filter(|model| !model.is_empty())
+    (!name.is_empty()).then_some(ModelInPath { name, is_binding })
 }
 
 #[cfg(test)]
@@ -273,24 +294,43 @@ mod tests {
 
     #[test]
     fn a_path_names_its_model() {
-        for (path, model) in [
+        let (openai, gemini) = (FormName::OpenAi, FormName::Gemini);
+        for (form, path, model) in [
             (
+                gemini,
                 "/v1beta/models/gemini-2.5-pro:generateContent",
-                Some("gemini-2.5-pro"),
+                Some(("gemini-2.5-pro", true)),
             ),
             (
+                gemini,
                 "/v1/projects/p/locations/l/publishers/google/models/m:streamGenerateContent",
-                Some("m"),
+                Some(("m", true)),
             ),
             (
-                "/openai/deployments/my-gpt/chat/completions",
-                Some("my-gpt"),
+                gemini,
+                "/v1beta/tunedModels/m:generateContent",
+                Some(("m", true)),
             ),
-            ("/v1/chat/completions", None),
-            ("/openai/deployments//chat/completions", None),
-            ("/models/:generateContent", None),
+            (
+                FormName::Anthropic,
+                "/publishers/anthropic/models/m:rawPredict",
+                Some(("m", true)),
+            ),
+            (
+                openai,
+                "/openai/deployments/my-gpt/chat/completions",
+                Some(("my-gpt", true)),
+            ),
+            (gemini, "/deployments/m/x", Some(("m", false))),
+            (gemini, "/x/foo:bar", Some(("foo", false))),
+            (openai, "/models/foo:bar", Some(("foo", false))),
+            (FormName::Own, "/models/foo:bar", None),
+            (openai, "/v1/chat/completions", None),
+            (openai, "/openai/deployments//chat/completions", None),
+            (gemini, "/models/:generateContent", None),
         ] {
-            assert_eq!(model_in_path(path), model, "{path}");
+            let found = model_in_path(form, path).map(|found| (found.name, found.is_binding));
+            assert_eq!(found, model, "{path}");
         }
     }
 }

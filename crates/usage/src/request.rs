@@ -18,7 +18,8 @@ use crate::request_paths::RequestPaths;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ModelRequest {
-    /// The model: where the path names one, that one, because the server goes by it; else the one in the body.
+    /// The model: the one in the body, else the one that the path names. Where the provider's own paths name it, as
+    /// Azure's and Gemini's do, that one, because the server ignores the body's.
     pub model: Option<String>,
     /// The most output that one answer may have.
     pub maximum: Option<u64>,
@@ -76,11 +77,10 @@ impl ModelRequest {
         scanner.feed(text, &form.request.paths, &mut sink);
         let endpoint = ModelEndpoint::of(path);
         let is_whole = scanner.is_done();
-        let in_path = match form.name {
-            FormName::Own => None,
-            _ => model_in_path(path).map(str::to_owned),
-        };
-        let model = in_path.or(sink.model.take());
+        let in_path = model_in_path(form.name, path);
+        let is_bound = in_path.is_some_and(|in_path| in_path.is_binding);
+        let in_body = sink.model.take().filter(|_| !is_bound);
+        let model = in_body.or(in_path.map(|in_path| in_path.name.to_owned()));
         let model = match form.name {
             FormName::Gemini => model.map(without_collection),
             _ => model,

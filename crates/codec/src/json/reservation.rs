@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tidegate::gate::{ReservationRecord, ReservedDecision, SettledLimit, Settlement};
-use tidegate::{Costs, Micros, ReservationId, Timestamp};
+use tidegate::gate::{ExtendedReservation, ReservationRecord, ReservedDecision, SettledLimit};
+use tidegate::{Costs, Micros, Timestamp};
 
 use super::answer::{self, integer, text};
 use super::costs::{JsonCosts, cost, costs_of};
@@ -93,15 +93,18 @@ pub fn write_settled(out: &mut Vec<u8>, record: &ReservationRecord) {
     if record.is_degraded {
         out.extend_from_slice(br#","degraded":true"#);
     }
-    write_limits(out, settlement, |_, _| {});
+    write_limits(out, record, |_, _| {});
     out.push(b'}');
 }
 
 /// Writes the answer to an extension.
-pub fn write_extended(out: &mut Vec<u8>, id: ReservationId, expires_at: Timestamp) {
-    text(out, br#"{"reservation":""#, &id.to_string());
+pub fn write_extended(out: &mut Vec<u8>, extended: &ExtendedReservation) {
+    text(out, br#"{"reservation":""#, &extended.id.to_string());
     out.extend_from_slice(br#","expires_at":"#);
-    write_seconds(out, expires_at.as_micros());
+    write_seconds(out, extended.expires_at.as_micros());
+    if extended.is_degraded {
+        out.extend_from_slice(br#","degraded":true"#);
+    }
     out.push(b'}');
 }
 
@@ -124,7 +127,7 @@ pub fn write_record(out: &mut Vec<u8>, record: &ReservationRecord) {
     if record.is_degraded {
         out.extend_from_slice(br#","degraded":true"#);
     }
-    write_limits(out, settlement, |out, limit| {
+    write_limits(out, record, |out, limit| {
         text(out, br#","unit":""#, limit.unit.as_str());
         out.extend_from_slice(br#","key":"#);
         let key: serde_json::Map<String, serde_json::Value> = limit
@@ -138,29 +141,35 @@ pub fn write_record(out: &mut Vec<u8>, record: &ReservationRecord) {
     out.push(b'}');
 }
 
-/// What happened in each counter, with `more` members for each.
+/// What happened in each counter, with `more` members for each. Of one that is open, nothing yet.
 fn write_limits(
     out: &mut Vec<u8>,
-    settlement: &Settlement,
+    record: &ReservationRecord,
     more: impl Fn(&mut Vec<u8>, &SettledLimit),
 ) {
     out.extend_from_slice(br#","limits":["#);
-    for (index, limit) in settlement.limits().iter().enumerate() {
+    for (index, limit) in record.settlement.limits().iter().enumerate() {
         if index > 0 {
             out.push(b',');
         }
         // The id of a rule needs no escaping.
         text(out, br#"{"rule":""#, limit.rule());
         for (name, number) in [
-            (&br#","limit":"#[..], limit.limit),
-            (br#","reserved":"#, limit.reserved),
-            (br#","settled":"#, limit.settled),
-            (br#","given_back":"#, limit.given_back),
-            (br#","overrun":"#, limit.overrun),
-            (br#","uncharged":"#, limit.uncharged),
+            (&br#","limit":"#[..], Some(limit.limit)),
+            (br#","reserved":"#, Some(limit.reserved)),
+            (
+                br#","settled":"#,
+                record.is_settled.then_some(limit.settled),
+            ),
+            (br#","given_back":"#, Some(limit.given_back)),
+            (br#","overrun":"#, Some(limit.overrun)),
+            (br#","uncharged":"#, Some(limit.uncharged)),
         ] {
             out.extend_from_slice(name);
-            integer(out, number);
+            match number {
+                Some(number) => integer(out, number),
+                None => out.extend_from_slice(b"null"),
+            }
         }
         more(out, limit);
         if limit.is_candidate {

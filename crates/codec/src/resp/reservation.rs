@@ -1,6 +1,6 @@
 //! `TG.RESERVE`, `TG.SETTLE`, `TG.CANCEL`, `TG.EXTEND` of reservations, and `TG.RELEASE`, `TG.RENEW` of leases.
 
-use tidegate::gate::{ReservationRecord, ReservedDecision};
+use tidegate::gate::{ExtendedReservation, ReservationRecord, ReservedDecision};
 use tidegate::{Attributes, Costs, Micros, PermitId, ReservationId, Timestamp};
 
 use super::arguments::RespCommand;
@@ -21,10 +21,10 @@ pub enum ReservationCommand {
     Cancel(ReservationId),
     /// `TG.EXTEND id seconds`.
     Extend(ReservationId, Micros),
-    /// `TG.RELEASE id`.
-    Release(PermitId),
-    /// `TG.RENEW id`.
-    Renew(PermitId),
+    /// `TG.RELEASE id`; none if no lease can have the id.
+    Release(Option<PermitId>),
+    /// `TG.RENEW id`; none if no lease can have the id.
+    Renew(Option<PermitId>),
 }
 
 /// Why a command was not read.
@@ -32,7 +32,7 @@ pub enum ReservationCommand {
 pub enum ReservationRefusal {
     /// Its arguments are malformed.
     Malformed(CodecError),
-    /// Its id cannot be that of a reservation or a lease.
+    /// Its id cannot be that of a reservation.
     Unknown,
 }
 
@@ -83,11 +83,11 @@ pub fn read(
         }
         b"TG.RELEASE" => {
             takes(2, "TG.RELEASE id")?;
-            Ok(ReservationCommand::Release(id(command)?.permit()))
+            Ok(ReservationCommand::Release(lease(command)))
         }
         b"TG.RENEW" => {
             takes(2, "TG.RENEW id")?;
-            Ok(ReservationCommand::Renew(id(command)?.permit()))
+            Ok(ReservationCommand::Renew(lease(command)))
         }
         _ => {
             let (attributes, ttl) = reserve(command)?;
@@ -131,6 +131,11 @@ fn id(command: RespCommand<'_>) -> Result<ReservationId, ReservationRefusal> {
     id.ok_or(ReservationRefusal::Unknown)
 }
 
+/// The id of a lease. One that is malformed is like one that has ended.
+fn lease(command: RespCommand<'_>) -> Option<PermitId> {
+    id(command).ok().map(ReservationId::permit)
+}
+
 fn ttl(bytes: &[u8]) -> Result<Micros, CodecError> {
     let text = std::str::from_utf8(bytes).ok();
     let plain = |text: &&str| {
@@ -172,12 +177,12 @@ pub fn write_settled(record: &ReservationRecord, replies: &mut Replies) {
 }
 
 /// Writes the answer to `TG.EXTEND`.
-pub fn write_extended(id: ReservationId, expires_at: Timestamp, replies: &mut Replies) {
+pub fn write_extended(extended: &ExtendedReservation, replies: &mut Replies) {
     replies.map(2);
     replies.bulk(b"reservation");
-    replies.bulk(id.to_string().as_bytes());
+    replies.bulk(extended.id.to_string().as_bytes());
     replies.bulk(b"expires_at");
-    replies.seconds(expires_at.as_micros());
+    replies.seconds(extended.expires_at.as_micros());
 }
 
 /// A number; of a reservation that was made by unit, over HTTP, a map.

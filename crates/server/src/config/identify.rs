@@ -8,25 +8,34 @@ use tidegate::InvalidCredentials;
 use tidegate::address::{ForwardedHeader, TrustedProxies};
 use tidegate::document::{Fields, Node, Problems, Spot, Value};
 use tidegate::rules::DescribingFrontEnd;
+use tidegate_gateway::RouteConfig;
 use tidegate_identity::{AttributeSource, IdentifySettings};
 use tidegate_tower::UnderscoreHeaders;
+use tidegate_usage::{UsageSetting, UsageUnit};
 
 use super::jwt;
 use super::read::{attribute_name, flag, word};
 use super::settings::SOURCES;
-use super::{Overrides, Token, TokenScope};
+use super::{GatewayConfig, Overrides, Token, TokenScope};
+
+/// The attribute that is set where usage is read.
+const MODEL: &str = "model";
+
+fn reads_usage(route: &RouteConfig) -> bool {
+    route.usage != UsageSetting::Off
+}
 
 /// The front end that describes requests by these settings, if one is in use.
 pub(super) fn described_by(
     identify: &IdentifySettings,
-    has_gateway: bool,
+    gateway: Option<&GatewayConfig>,
     trusted_proxies: &TrustedProxies,
     tokens: &[Token],
 ) -> Option<DescribingFrontEnd> {
     let may_check = |token: &Token| token.scopes.contains(&TokenScope::Check);
     // A proxy may be trusted by a token, which callers of the API send too: these have no use for `identify`.
     let trusts_tokens = || !identify.attributes.is_empty() && tokens.iter().any(may_check);
-    let place = if has_gateway {
+    let place = if gateway.is_some() {
         "at the gateway"
     } else if !trusted_proxies.is_empty() || trusts_tokens() {
         // Only forward-auth has a use for them.
@@ -35,9 +44,15 @@ pub(super) fn described_by(
         return None;
     };
     let names = identify.attributes.iter().map(|(name, _)| name.clone());
+    let reads = |gateway: &GatewayConfig| gateway.routes.iter().any(reads_usage);
+    let reads_usage = gateway.is_some_and(reads);
+    let unread = UsageUnit::ALL.into_iter().map(UsageUnit::name);
     Some(DescribingFrontEnd {
         place,
-        identified: names.collect(),
+        identified: names.chain(reads_usage.then(|| MODEL.to_owned())).collect(),
+        unread_units: unread
+            .filter(|_| gateway.is_some() && !reads_usage)
+            .collect(),
     })
 }
 

@@ -120,7 +120,7 @@ pub(super) fn config(
     variables::check(&overrides.variables, &named, &mut notes, problems);
 
     rule_settings.described_by =
-        identify::described_by(&identify, gateway.is_some(), &trusted_proxies, &tokens);
+        identify::described_by(&identify, gateway.as_ref(), &trusted_proxies, &tokens);
 
     Some(Config {
         http: http?,

@@ -75,8 +75,8 @@ pub(super) async fn extend(call: ApiCall) -> Result<ApiReply, HttpProblem> {
     let extending = decider
         .gate
         .extend_reservation(reservation, Duration::from(ttl), at);
-    let end = extending.await.map_err(|error| problem(id, error))?;
-    Ok(json(|out| write_extended(out, reservation, end)))
+    let extended = extending.await.map_err(|error| problem(id, error))?;
+    Ok(json(|out| write_extended(out, &extended)))
 }
 
 /// `GET /v1/reservations/{id}`: what it holds, or what became of it.

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use tidegate::gate::{ReservationError, ReservationRecord, ReserveError, ReservedDecision};
+use tidegate::gate::{
+    ExtendedReservation, ReservationError, ReservationRecord, ReserveError, ReservedDecision,
+};
 use tidegate::rules::FrontEnd;
-use tidegate::{Micros, ReservationId, StoreError, Timestamp};
+use tidegate::{Micros, StoreError};
 use tidegate_codec::resp::Replies;
 use tidegate_codec::resp::reservation::{
     ReservationCommand, write_extended, write_reserved, write_settled,
@@ -16,7 +18,7 @@ use crate::decider::Decider;
 pub(super) enum ReservationAnswer {
     Reserved(Box<Result<ReservedDecision, ReserveError>>),
     Settled(Box<Result<ReservationRecord, ReservationError>>),
-    Extended(ReservationId, Result<Timestamp, ReservationError>),
+    Extended(Result<ExtendedReservation, ReservationError>),
     /// Whether a lease was released or renewed.
     Lease(Result<bool, StoreError>),
 }
@@ -41,10 +43,17 @@ pub(super) async fn answer(decider: &Decider, command: &ReservationCommand) -> R
         }
         ReservationCommand::Extend(id, ttl) => {
             let extended = gate.extend_reservation(*id, span(*ttl), None).await;
-            ReservationAnswer::Extended(*id, extended)
+            ReservationAnswer::Extended(extended)
         }
-        ReservationCommand::Release(lease) => ReservationAnswer::Lease(gate.release(*lease).await),
-        ReservationCommand::Renew(lease) => ReservationAnswer::Lease(gate.renew(*lease).await),
+        ReservationCommand::Release(Some(lease)) => {
+            ReservationAnswer::Lease(gate.release(*lease).await)
+        }
+        ReservationCommand::Renew(Some(lease)) => {
+            ReservationAnswer::Lease(gate.renew(*lease).await)
+        }
+        ReservationCommand::Release(None) | ReservationCommand::Renew(None) => {
+            ReservationAnswer::Lease(Ok(false))
+        }
     }
 }
 
@@ -66,8 +75,8 @@ impl ReservationAnswer {
                 Ok(record) => write_settled(record, replies),
                 Err(error) => refuse(error, replies),
             },
-            Self::Extended(id, extended) => match extended {
-                Ok(end) => write_extended(*id, *end, replies),
+            Self::Extended(extended) => match extended {
+                Ok(extended) => write_extended(extended, replies),
                 Err(error) => refuse(error, replies),
             },
             Self::Lease(Ok(is_known)) => replies.integer((*is_known).into()),

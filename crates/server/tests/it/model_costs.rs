@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate_testkit::wait_until;
-use tidegate_testkit_server::{HttpClient, PATIENCE, TestFolder};
+use tidegate_testkit_server::{HttpClient, PATIENCE, TestFolder, request};
 
 use crate::Server;
 
-/// A server of models whose answers say that they took 20 tokens of input and 5 of output. Its threads end with the
-/// process.
+/// A server of models whose answers say that they took 20 tokens of input and 5 of output, and on some paths do not
+/// end. Its threads end with the process.
 fn model_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -28,6 +28,7 @@ fn answer_all(stream: TcpStream) -> Option<()> {
     let mut stream = BufReader::new(stream);
     loop {
         let (mut length, mut is_refused) = (0, false);
+        let mut begun = None;
         loop {
             let mut line = String::new();
             if stream.read_line(&mut line).ok()? == 0 {
@@ -38,11 +39,22 @@ fn answer_all(stream: TcpStream) -> Option<()> {
                 length = value.parse().ok()?;
             }
             is_refused |= line.starts_with("post /refused");
+            if line.starts_with("post /silent") {
+                begun = Some("");
+            } else if line.starts_with("post /stream") {
+                begun = Some(EVENTS);
+            }
             if line.is_empty() {
                 break;
             }
         }
         stream.read_exact(&mut vec![0; length]).ok()?;
+        if let Some(begun) = begun {
+            stream.get_mut().write_all(begun.as_bytes()).ok()?;
+            // Until the gateway leaves.
+            stream.read_to_end(&mut Vec::new()).ok()?;
+            return None;
+        }
         let usage = json!({"prompt_tokens": 20, "completion_tokens": 5});
         let body = json!({"choices": [], "usage": usage}).to_string();
         let status = if is_refused { "500 Broken" } else { "200 OK" };
@@ -54,6 +66,10 @@ fn answer_all(stream: TcpStream) -> Option<()> {
         stream.get_mut().write_all(reply.as_bytes()).ok()?;
     }
 }
+
+/// The beginning of a stream without usage.
+const EVENTS: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n\
+    a\r\ndata: {}\n\n\r\n";
 
 const RULES: &str = "
 rules:
@@ -187,4 +203,33 @@ fn the_access_log_has_the_model_both_costs_and_what_the_answer_said() {
         assert_eq!(find(&path)["front_end"], "http");
     }
     assert_eq!(find("/v1/reserve")["reservation"], short);
+}
+
+#[test]
+fn the_access_log_has_what_a_call_cost_that_the_client_cut() {
+    let folder = TestFolder::new();
+    let server = serve(&folder);
+    for path in ["/stream/chat/completions", "/silent/chat/completions"] {
+        let mut stream = TcpStream::connect(server.gateway.unwrap()).unwrap();
+        let body = json!({"model": "small", "max_tokens": 100, "messages": []}).to_string();
+        let headers = [("x-api-key", "k1")];
+        let request = request(&format!("POST {path}"), &headers, &body);
+        stream.write_all(request.as_bytes()).unwrap();
+        if path.starts_with("/stream") {
+            stream.read_exact(&mut [0; 12]).unwrap();
+        }
+        wait_until("it is charged", PATIENCE, || {
+            (get(&server, "/v1/status")["reservations"] == 1).then_some(())
+        });
+        drop(stream);
+        let name = folder.path("access.log");
+        let line = wait_until("its line in the access log", PATIENCE, || {
+            let text = std::fs::read_to_string(&name).unwrap_or_default();
+            let line = text.lines().find(|line| line.contains(path))?;
+            serde_json::from_str::<Value>(line).ok()
+        });
+        assert_eq!(line["usage"], "cut", "{line}");
+        assert_eq!(line["settled"], line["estimate"], "{line}");
+        assert_eq!(line["settled"]["output_tokens"], 100, "{line}");
+    }
 }

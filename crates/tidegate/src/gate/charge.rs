@@ -104,6 +104,7 @@ impl Gate {
             OnStoreFailure::Allow => unknown(true),
             OnStoreFailure::Deny | OnStoreFailure::Error => unknown(false),
             OnStoreFailure::Local => {
+                self.end_due_alone(None);
                 let share = Share::of(charge.scope, charge.limit, self.instances());
                 let (key, cost) = (charge.key, charge.cost);
                 let share = &share;

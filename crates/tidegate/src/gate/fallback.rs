@@ -25,6 +25,7 @@ impl Gate {
         let (at, permit) = (pipeline.at, pipeline.permit_for(step));
         let (mut verb, is_counted) = (pipeline.verb(step), !pipeline.is_preview);
         let now = at.unwrap_or_else(|| self.clock.now());
+        self.end_due_alone(at);
         let (in_force, rules) = pipeline.rules_of_mut(step);
         let policy = |rule: &RuleDecision| match in_force.at(rule.rule).on_store_failure() {
             // A rule that is charged nothing has nothing to deny.

@@ -1,13 +1,16 @@
 //! The record of a reservation of this process, which it has because a rule that was charged says `unsettled: give_back`:
 //! then a crash, too, gives back what was not settled.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Costs, Micros, ReservationId, Store};
+use tidegate_core::{Costs, ExtendAnswer, Micros, ReservationId, Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use super::estimates::WatchedEstimate;
+use super::kept_alone::ReservationsAlone;
+use super::reserving::{CountedOpen, ReservationEnd};
 use super::stored::Reserving;
 use super::{Asked, Decisions, Gate, Receipt, ReserveError, RulesInForce};
 use crate::rules::FrontEnd;
@@ -20,9 +23,29 @@ pub(super) const USUAL_TTL: Duration = Duration::from_mins(5);
 pub(super) struct RecordTerms {
     /// How long it lasts unless it is extended.
     pub(super) ttl: Duration,
-    /// Whether permits are released when it is settled, as those of a record are. If not, a request that takes one has
-    /// no record.
+    /// Whether permits are released when it is settled, as those of a record are. If not, the record does not have them.
     pub(super) ends_permits: bool,
+}
+
+/// Where a record is kept.
+#[derive(Debug, Clone)]
+enum RecordHome {
+    InStore(Store),
+    /// By the gate alone, because the store was unavailable.
+    Alone(Arc<ReservationsAlone>),
+}
+
+impl RecordHome {
+    /// Lets a record last for so long from now on.
+    async fn extend(&self, id: ReservationId, ttl: Micros) -> Result<ExtendAnswer, StoreError> {
+        match self {
+            Self::InStore(store) => store.extend_reservation(id, ttl, None).await,
+            Self::Alone(alone) => {
+                let extended = alone.extend(id, ttl, None);
+                Ok(extended.map_or(ExtendAnswer::Unknown, |(answer, _)| answer))
+            }
+        }
+    }
 }
 
 /// The record of a reservation that this process holds, extended while it does. If it is dropped unsettled, the
@@ -30,7 +53,9 @@ pub(super) struct RecordTerms {
 #[derive(Debug)]
 pub(super) struct HeldRecord {
     pub(super) id: ReservationId,
-    store: Store,
+    home: RecordHome,
+    /// If it is not counted where it is kept.
+    counted: Option<CountedOpen>,
     extending: Option<AbortHandle>,
     is_open: bool,
     /// If there is an observer.
@@ -40,18 +65,19 @@ pub(super) struct HeldRecord {
 impl HeldRecord {
     fn new(
         id: ReservationId,
-        store: &Store,
+        (home, counted): (RecordHome, Option<CountedOpen>),
         ttl: Duration,
         watched: Option<WatchedEstimate>,
     ) -> Self {
         // Without a runtime it is not extended.
         let extending = Handle::try_current().ok().map(|runtime| {
-            let extending = extend(store.clone(), id, ttl);
+            let extending = extend(home.clone(), id, ttl);
             runtime.spawn(extending).abort_handle()
         });
         Self {
             id,
-            store: store.clone(),
+            home,
+            counted,
             extending,
             is_open: true,
             watched,
@@ -74,6 +100,13 @@ impl HeldRecord {
     /// It can no longer be settled.
     pub(super) fn expire(mut self) {
         self.is_open = false;
+        self.note_expired();
+    }
+
+    fn note_expired(&mut self) {
+        if let Some(counted) = &self.counted {
+            counted.count(ReservationEnd::Expired);
+        }
         if let Some(watched) = self.watched.take() {
             watched.expire();
         }
@@ -81,11 +114,11 @@ impl HeldRecord {
 }
 
 /// Extends a reservation at half of its time, until it has ended.
-async fn extend(store: Store, id: ReservationId, ttl: Duration) {
+async fn extend(home: RecordHome, id: ReservationId, ttl: Duration) {
     loop {
         tokio::time::sleep(ttl / 2).await;
-        match store.extend_reservation(id, Micros::from(ttl), None).await {
-            Ok(tidegate_core::ExtendAnswer::Until(_)) => {}
+        match home.extend(id, Micros::from(ttl)).await {
+            Ok(ExtendAnswer::Until(_)) => {}
             // Another call may still reach the store in time.
             Err(error) if error.is_transient() => {}
             Ok(_) | Err(_) => return,
@@ -101,18 +134,21 @@ impl Drop for HeldRecord {
         if !self.is_open {
             return;
         }
-        if let Some(watched) = self.watched.take() {
-            watched.expire();
-        }
+        self.note_expired();
         // To last no longer is to expire now.
-        let (store, id) = (self.store.clone(), self.id);
-        match &store {
-            Store::Memory(store) => drop(store.extend_reservation(id, Micros::ZERO, None)),
-            Store::Remote(_) => {
+        let (home, id) = (self.home.clone(), self.id);
+        match &home {
+            RecordHome::Alone(alone) => {
+                alone.extend(id, Micros::ZERO, None);
+            }
+            RecordHome::InStore(Store::Memory(store)) => {
+                store.extend_reservation(id, Micros::ZERO, None);
+            }
+            RecordHome::InStore(Store::Remote(_)) => {
                 // Without a runtime it expires when its time is over.
                 if let Ok(runtime) = Handle::try_current() {
                     runtime.spawn(async move {
-                        drop(store.extend_reservation(id, Micros::ZERO, None).await);
+                        drop(home.extend(id, Micros::ZERO).await);
                     });
                 }
             }
@@ -149,8 +185,7 @@ impl Gate {
             Asked::Costing(attributes, costs) => (attributes, costs),
             Asked::Parts(_) => return None,
         };
-        let (is_given_back, takes_permit) = self.matches_give_back(rules, attributes, costs);
-        if !is_given_back || (takes_permit && !terms.ends_permits) {
+        if !self.matches_give_back(rules, attributes, costs) {
             return None;
         }
         let owned;
@@ -166,14 +201,22 @@ impl Gate {
             attributes,
             ttl: terms.ttl,
             is_held: true,
+            ends_permits: terms.ends_permits,
         };
         let reserved = self.reserve_with(rules, reserving).await;
         Some(reserved.map(|(reserved, watched)| {
             let decisions = Decisions::one(reserved.decision);
             let mut receipt = Receipt::new(decisions, attributes.time(), costs.clone());
-            let made = reserved.made;
-            receipt.record = made
-                .map(|made| Box::new(HeldRecord::new(made.id, &self.store, terms.ttl, watched)));
+            receipt.record = reserved.made.map(|made| {
+                let home = if self.alone.has(made.id) {
+                    (RecordHome::Alone(Arc::clone(&self.alone)), None)
+                } else {
+                    let is_remote = matches!(self.store, Store::Remote(_));
+                    let counted = is_remote.then(|| CountedOpen::new(&self.reservations));
+                    (RecordHome::InStore(self.store.clone()), counted)
+                };
+                Box::new(HeldRecord::new(made.id, home, terms.ttl, watched))
+            });
             receipt
         }))
     }

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tidegate_core::{
-    Charge, Limit, MemoryStore, Outcome, Outcomes, PermitId, RemoteStore, Request, Scope, Timestamp,
+    Adjusted, AdjustedCharge, Adjustment, Charge, Limit, MemoryStore, Outcome, Outcomes, PermitId,
+    RemoteStore, Request, Scope, Timestamp,
 };
 
 use super::owed::{Debt, Owed};
@@ -25,6 +26,8 @@ pub(super) struct Local {
     owed: Mutex<Owed>,
     /// How many keys owe something, to see without the lock whether any does.
     waiting: AtomicUsize,
+    /// How many reservations may be open that were made without the store.
+    pub(super) max_reservations: u64,
 }
 
 /// A limit asked to pay for a request with what this instance may grant of it.
@@ -42,6 +45,15 @@ pub(super) struct LocalRequest<'a> {
     pub(super) verb: Verb,
 }
 
+/// A charge made here that costs something else after all.
+pub(super) struct LocalAdjustment<'a> {
+    pub(super) charge: LocalCharge<'a>,
+    pub(super) outcome: &'a Outcome,
+    pub(super) actual: u64,
+    pub(super) at: Option<Timestamp>,
+    pub(super) permit: Option<PermitId>,
+}
+
 impl LocalCharge<'_> {
     fn of<'c>(&'c self, limit: &'c Limit) -> Charge<'c> {
         Charge {
@@ -56,6 +68,7 @@ impl LocalCharge<'_> {
 impl Local {
     pub(super) fn new(counters: MemoryStore) -> Self {
         Self {
+            max_reservations: counters.stats().max_reservations as u64,
             counters,
             owed: Mutex::default(),
             waiting: AtomicUsize::new(0),
@@ -102,29 +115,41 @@ impl Local {
         outcomes
     }
 
-    /// Takes back a charge made here, also from the charges to reconcile. If it is reconciled already, it stays charged
-    /// in the store.
-    pub(super) fn give_back(&self, request: &LocalRequest<'_>, outcomes: &[Outcome]) {
+    /// Changes a charge made here to what it costs after all, also in the charges to reconcile. What is reconciled
+    /// already stays charged in the store.
+    pub(super) fn adjust(&self, adjusted: &LocalAdjustment<'_>) -> Adjusted {
+        let LocalAdjustment { charge, at, .. } = adjusted;
+        let (scope, whole) = (&charge.share.scope, &charge.share.whole);
+        let taken = charge.of(&charge.share.part);
         let mut owed = self.owed.lock();
-        for (charge, outcome) in request.charges.iter().zip(outcomes) {
-            let taken = Request {
-                charges: &[charge.of(&charge.share.part)],
-                at: request.at,
-                permit: request.permit,
+        let done = self.counters.adjust(&Adjustment {
+            charges: &[AdjustedCharge::new(
+                taken,
+                adjusted.outcome,
+                adjusted.actual,
+            )],
+            at: *at,
+            permit: adjusted.permit,
+        });
+        let done = done.first().copied().unwrap_or_default();
+        if done.overrun > 0 {
+            let debt = Debt {
+                share: Arc::clone(charge.share),
+                amount: done.overrun,
+                at: *at,
+                not_before: None,
             };
-            if !self.counters.give_back(&taken, &[*outcome]) {
-                // What is owed now was charged after the reset.
-                continue;
-            }
-            let (scope, whole) = (&charge.share.scope, &charge.share.whole);
-            if let Some(debt) = owed.take(scope, whole, charge.key) {
-                let amount = debt.amount.saturating_sub(charge.cost);
-                if amount > 0 {
-                    owed.add(charge.key, Debt { amount, ..debt });
-                }
+            owed.add(charge.key, debt);
+        } else if done.given_back > 0
+            && let Some(debt) = owed.take(scope, whole, charge.key)
+        {
+            let amount = debt.amount.saturating_sub(done.given_back);
+            if amount > 0 {
+                owed.add(charge.key, Debt { amount, ..debt });
             }
         }
         self.waiting.store(owed.len(), Ordering::Release);
+        done
     }
 
     /// Charges a cost that is known only now, and records it to reconcile.

@@ -82,14 +82,13 @@ impl Gate {
 }
 
 impl Gate {
-    /// Whether a rule that a request would be charged by gives back what is not settled, and whether the request would
-    /// take a permit. Charges and counts nothing.
+    /// Whether a rule that a request would be charged by gives back what is not settled. Charges and counts nothing.
     pub(super) fn matches_give_back(
         &self,
         rules: &RulesInForce,
         attributes: &Attributes<'_>,
         costs: &Costs,
-    ) -> (bool, bool) {
+    ) -> bool {
         let in_force = &*rules.0;
         let asked = RuleMatcher {
             in_force,
@@ -99,14 +98,12 @@ impl Gate {
             now: self.time_of(attributes),
             is_counted: false,
         };
-        let (mut is_given_back, mut takes_permit) = (false, false);
         let candidates = rules.candidates(attributes).into_iter();
-        for matched in candidates.flat_map(|index| asked.match_tried(index as usize).decided()) {
-            takes_permit |= matched.takes_permit(in_force);
+        let mut matched = candidates.flat_map(|index| asked.match_tried(index as usize).decided());
+        matched.any(|matched| {
             let mut charges = matched.charges(in_force);
-            is_given_back |= charges.any(|charge| charge.cost > 0 && charge.scope.gives_back());
-        }
-        (is_given_back, takes_permit)
+            charges.any(|charge| charge.cost > 0 && charge.scope.gives_back())
+        })
     }
 }
 

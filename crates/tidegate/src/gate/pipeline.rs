@@ -125,6 +125,21 @@ impl Pipeline {
         }
     }
 
+    /// Charges enforced rules that take a permit before the others, because a record does not have the permit.
+    pub(super) fn charge_permits_apart(&mut self) {
+        for rule in &mut self.rules {
+            if rule.stage == ChargeStage::Enforced && rule.takes_permit(&self.in_force) {
+                rule.stage = ChargeStage::Permit;
+            }
+        }
+    }
+
+    /// Whether a rule of a step takes a permit.
+    pub(super) fn takes_permit(&self, step: Step) -> bool {
+        self.rules_of(step)
+            .any(|rule| rule.takes_permit(&self.in_force))
+    }
+
     /// The same pipeline, for these parts of a request.
     pub(super) fn for_parts(self, parts: &[Part<'_>], first_part: usize) -> Self {
         let part = |part: &Part<'_>| PipelinePart {
@@ -146,6 +161,7 @@ impl Pipeline {
         for stage in [
             ChargeStage::Peek,
             ChargeStage::Address,
+            ChargeStage::Permit,
             ChargeStage::Enforced,
         ] {
             if self.rules.iter().any(|rule| rule.stage == stage) {
@@ -197,6 +213,7 @@ impl Pipeline {
         let denies_outright = || self.rules_of(step).any(|rule| rule.key.is_none());
         let is_peek = match step {
             Step::Together(ChargeStage::Peek) => true,
+            Step::Together(ChargeStage::Permit) => !self.is_allowed(),
             Step::Together(ChargeStage::Enforced) => {
                 let mut earlier = self
                     .rules

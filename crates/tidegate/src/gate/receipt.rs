@@ -228,6 +228,12 @@ impl KeptReceipt {
     pub(super) fn charged(&self) -> ChargedLimits<'_> {
         self.lines.iter().map(Line::charged).collect()
     }
+
+    /// Leaves permits to what else holds them.
+    pub(super) fn leave_permits(&mut self) {
+        self.permit = None;
+        self.lines.retain(|line| !line.limit.is_concurrency());
+    }
 }
 
 /// What each limit of a rule charged.

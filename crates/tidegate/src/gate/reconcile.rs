@@ -33,6 +33,7 @@ impl Gate {
     /// Charges the store, if it is reachable again, for what was admitted while it was unavailable. Keys that
     /// a request is about are reconciled before the request is decided, whether this is called or not.
     pub async fn reconcile(&self) {
+        self.end_due_alone(None);
         // Those that fail come again at the end of the line: each is tried once.
         let mut left = self.local.owed().0;
         while left > 0 && !self.local.is_reconciled() && self.is_store_up() {
@@ -62,6 +63,7 @@ impl Gate {
         if self.local.is_reconciled() {
             return Ok(false);
         }
+        self.end_due_alone(request.at);
         let (mut failed, mut has_owed) = (None, false);
         for charge in request.charges {
             if let Some(debt) = self.local.take(charge) {

@@ -111,12 +111,15 @@ impl Gate {
 
     /// Decides a request of a front end as [`decide_by`](Self::decide_by) does, whose cost is an estimate. The receipt
     /// counts as a reservation until it is settled, given back or dropped.
+    ///
+    /// An error only if a rule says `unsettled: give_back` and there is no room for the record that this needs: then
+    /// nothing is charged.
     pub async fn reserve_by<'a, 'b: 'a>(
         &self,
         rules: &RulesInForce,
         front_end: FrontEnd,
         asked: impl Into<Asked<'a, 'b>>,
-    ) -> Receipt {
+    ) -> Result<Receipt, ReserveError> {
         let asked = asked.into();
         let terms = RecordTerms {
             ttl: USUAL_TTL,
@@ -124,9 +127,8 @@ impl Gate {
         };
         let recording = self.reserve_recorded(rules, front_end, asked, terms);
         match recording.await {
-            Some(Ok(receipt)) => receipt,
-            // Without room for its record it is like those that keep their estimate.
-            Some(Err(_)) | None => self.reserve_unrecorded(rules, front_end, asked).await,
+            Some(reserved) => reserved,
+            None => Ok(self.reserve_unrecorded(rules, front_end, asked).await),
         }
     }
 
@@ -280,13 +282,23 @@ impl ReservationEnd {
 #[derive(Debug, Default)]
 pub struct ReservationCounts {
     open: AtomicU64,
+    /// Of those that the store should keep, and does not because it was unavailable.
+    alone: AtomicU64,
     ended: [AtomicU64; ReservationEnd::ALL.len()],
 }
 
 impl ReservationCounts {
     /// How many are open in this process.
     pub fn open(&self) -> u64 {
-        self.open.load(Ordering::Relaxed)
+        self.open.load(Ordering::Relaxed) + self.alone.load(Ordering::Relaxed)
+    }
+
+    /// Room for one more that a gate keeps alone, if there are fewer than `most`.
+    pub(super) fn take_room_alone(self: &Arc<Self>, most: u64) -> Option<AloneRoom> {
+        let has_room = |alone: u64| (alone < most).then_some(alone + 1);
+        let (counted, seen) = (Ordering::Relaxed, Ordering::Relaxed);
+        let taken = self.alone.fetch_update(counted, seen, has_room);
+        taken.is_ok().then(|| AloneRoom(Arc::clone(self)))
     }
 
     /// How many ended like this.
@@ -300,10 +312,42 @@ impl ReservationCounts {
     }
 }
 
-/// A reservation that is counted as open until this is dropped.
+/// The room of a reservation that a gate keeps alone: it counts as open until this is dropped.
+#[derive(Debug)]
+pub(super) struct AloneRoom(Arc<ReservationCounts>);
+
+impl Drop for AloneRoom {
+    fn drop(&mut self) {
+        self.0.alone.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A reservation that counts as open until this is dropped.
+#[derive(Debug)]
+pub(super) struct CountedOpen(Arc<ReservationCounts>);
+
+impl CountedOpen {
+    pub(super) fn new(counts: &Arc<ReservationCounts>) -> Self {
+        add_one(&counts.open);
+        Self(Arc::clone(counts))
+    }
+
+    /// Counts how it ended.
+    pub(super) fn count(&self, end: ReservationEnd) {
+        self.0.count(end);
+    }
+}
+
+impl Drop for CountedOpen {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A reservation that is counted as open, and as ended when this is dropped.
 #[derive(Debug)]
 pub(super) struct OpenReservation {
-    counts: Arc<ReservationCounts>,
+    counted: CountedOpen,
     end: ReservationEnd,
     /// If there is an observer.
     watched: Option<WatchedEstimate>,
@@ -311,9 +355,8 @@ pub(super) struct OpenReservation {
 
 impl OpenReservation {
     fn new(counts: &Arc<ReservationCounts>, watched: Option<WatchedEstimate>) -> Self {
-        add_one(&counts.open);
         Self {
-            counts: Arc::clone(counts),
+            counted: CountedOpen::new(counts),
             end: ReservationEnd::Expired,
             watched,
         }
@@ -341,7 +384,6 @@ impl OpenReservation {
 
 impl Drop for OpenReservation {
     fn drop(&mut self) {
-        self.counts.open.fetch_sub(1, Ordering::Relaxed);
-        self.counts.count(self.end);
+        self.counted.count(self.end);
     }
 }

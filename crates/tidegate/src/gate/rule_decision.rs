@@ -53,6 +53,8 @@ pub(super) enum ChargeStage {
     /// Enforced rules that count by address alone, of a request that is denied for its credentials: they are
     /// charged, so that guesses are limited.
     Address,
+    /// Enforced rules that take a permit, of a request whose other charges are recorded.
+    Permit,
     /// All enforced rules, or the others: all or none of them are charged.
     Enforced,
     /// Shadow rules, each on its own.

@@ -9,8 +9,7 @@ use tidegate_core::{
 };
 
 use super::held_record::HeldRecord;
-use super::local::LocalRequest;
-use super::pipeline::Verb;
+use super::local::LocalAdjustment;
 use super::receipt::{ChargedLimit, KeptReceipt};
 use super::reserving::OpenReservation;
 use super::{Gate, ReservationEnd, ReservationError};
@@ -174,7 +173,11 @@ impl Gate {
     pub async fn give_back(&self, receipt: impl Into<KeptReceipt>) -> Result<(), StoreError> {
         let mut receipt = receipt.into();
         if let Some(record) = receipt.record.take() {
-            return match self.settle_record(record, None, receipt.at()).await {
+            let ended = self.settle_record(record, None, receipt.at()).await;
+            if let Some(permit) = receipt.permit() {
+                self.release(permit).await?;
+            }
+            return match ended {
                 Err(SettleError::Store(error)) => Err(error),
                 _ => Ok(()),
             };
@@ -362,37 +365,26 @@ impl Gate {
         wanted: u64,
         change: Change<'_>,
     ) -> Adjusted {
-        let Some(given_back) = limit.charge.cost.checked_sub(wanted) else {
-            return self.overrun_locally(limit, share, wanted, change.at);
-        };
-        let request = LocalRequest {
-            charges: &[limit.of_share(share, given_back)],
+        self.local.adjust(&LocalAdjustment {
+            charge: limit.of_share(share, limit.charge.cost),
+            outcome: limit.outcome,
+            actual: wanted,
             at: change.at,
             permit: change.permit,
-            verb: Verb::Charge,
-        };
-        self.local.give_back(&request, &[*limit.outcome]);
-        Adjusted {
-            given_back,
-            ..Adjusted::default()
-        }
+        })
     }
 
-    /// Charges this instance alone for what a request cost more than it was charged.
+    /// Charges this instance alone for what a request cost more than the store was charged.
     fn overrun_locally(
         &self,
         limit: &ChargedLimit<'_>,
         share: &Arc<Share>,
         wanted: u64,
         at: Option<Timestamp>,
-    ) -> Adjusted {
+    ) {
         let overrun = wanted.saturating_sub(limit.charge.cost);
         if overrun > 0 && !limit.charge.limit.is_concurrency() {
             self.local.settle(&limit.of_share(share, overrun), at);
-        }
-        Adjusted {
-            overrun,
-            ..Adjusted::default()
         }
     }
 }

@@ -33,7 +33,7 @@ impl Pipeline {
         let rules = self.rules.iter_mut();
         for rule in rules.filter(|rule| rule.effect != ChargeEffect::InFull) {
             let is_uncharged = match rule.stage {
-                ChargeStage::Peek | ChargeStage::Address => false,
+                ChargeStage::Peek | ChargeStage::Address | ChargeStage::Permit => false,
                 ChargeStage::Enforced => is_whole_uncharged || denied.contains(&rule.part),
                 ChargeStage::Shadow => !rule.is_allowed(),
             };

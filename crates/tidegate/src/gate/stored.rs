@@ -1,6 +1,7 @@
 //! Stored reservations: an estimate is charged, and the record of it is kept in the store under an id, so that any
 //! instance can settle it. `reserving.rs` has those of this process, which need no record.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -12,12 +13,12 @@ use tidegate_core::{
 use super::deciding::run_step_in_memory;
 use super::estimates::WatchedEstimate;
 use super::pipeline::{Pipeline, Step, Verb};
-use super::reserving::ReservationEnd;
+use super::reserving::{AloneRoom, ReservationEnd};
 use super::rule_decision::ChargeStage;
 use super::stored_record::PartLabel;
 use super::{Decision, Gate, Receipt, ReservationRecord, ReserveError, RulesInForce};
 use crate::attributes::Attributes;
-use crate::rules::{BudgetKind, FrontEnd};
+use crate::rules::{BudgetKind, FrontEnd, Rule};
 
 /// A decision about an estimate, and the reservation that was made if it allows.
 #[derive(Debug)]
@@ -26,6 +27,18 @@ pub struct ReservedDecision {
     pub decision: Decision,
     /// None if the request was denied, and if no limit was charged.
     pub made: Option<MadeReservation>,
+}
+
+/// A reservation that was extended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ExtendedReservation {
+    /// Its id.
+    pub id: ReservationId,
+    /// When it ends.
+    pub expires_at: Timestamp,
+    /// Whether this gate alone keeps it, because the store was unavailable.
+    pub is_degraded: bool,
 }
 
 /// Why a stored reservation was not changed.
@@ -51,6 +64,9 @@ pub enum ReservationError {
     Store(#[from] StoreError),
 }
 
+/// The most settlements whose answers were lost that are remembered.
+const MOST_UNCOUNTED: usize = 256;
+
 /// The charges of a step.
 type StepCharges<'c> = SmallVec<[ReservedCharge<'c>; 2]>;
 
@@ -71,6 +87,7 @@ impl Gate {
             attributes,
             ttl,
             is_held: false,
+            ends_permits: true,
         };
         let (reserved, _) = self.reserve_with(rules, reserving).await?;
         Ok(reserved)
@@ -86,6 +103,7 @@ impl Gate {
             attributes,
             ttl,
             is_held,
+            ends_permits,
         } = reserving;
         let costs = attributes.costs();
         if costs.is_zero() {
@@ -94,11 +112,17 @@ impl Gate {
         let began = self.begin();
         let mut pipeline = self.pipeline(rules, attributes, costs);
         let id = ReservationId::random();
-        pipeline.permit = pipeline.permit.map(|_| id.permit());
+        if ends_permits {
+            pipeline.permit = pipeline.permit.map(|_| id.permit());
+        } else {
+            pipeline.charge_permits_apart();
+        }
         let terms = StoredTerms {
             id,
+            rules,
             attributes,
             ttl,
+            ends_permits,
         };
         let made = match self.reserve_steps(&mut pipeline, &terms).await {
             Ok(made) => made,
@@ -116,10 +140,14 @@ impl Gate {
         };
         let made = match made {
             Made::InStore(made) => made,
-            Made::Alone if receipt.decision().is_allowed() => {
-                self.keep_alone(id, receipt.to_kept(), ttl)
+            Made::Alone(Some(room)) if receipt.decision().is_allowed() => {
+                let mut kept = receipt.to_kept();
+                if !ends_permits {
+                    kept.leave_permits();
+                }
+                self.keep_alone(room, kept, &terms)
             }
-            Made::Alone | Made::Denied => None,
+            Made::Alone(_) | Made::Denied => None,
         };
         if made.is_some() {
             count_reserved(&receipt);
@@ -143,13 +171,18 @@ impl Gate {
             return settled;
         }
         let request = SettleRequest { id, actual, at };
-        match self.store.settle_reservation(&request).await? {
+        let answer = self.store.settle_reservation(&request).await;
+        if answer.as_ref().is_err_and(|error| !error.left_nothing()) {
+            self.uncounted.lock().note(id);
+        }
+        match answer? {
             SettleAnswer::Settled {
                 reservation,
                 is_repeated,
             } => {
                 let record = ReservationRecord::new(&reservation);
-                if !is_repeated {
+                // Counted once, also if the answer to the call that settled it was lost.
+                if self.uncounted.lock().take(id) || !is_repeated {
                     self.count_settled(&record, actual.is_none());
                     self.warn_of_settlement(&reservation);
                 }
@@ -161,19 +194,25 @@ impl Gate {
         }
     }
 
-    /// Lets an open reservation last for `ttl` from now on, at most a day after it was made. Returns when it ends.
+    /// Lets an open reservation last for `ttl` from now on, at most a day after it was made.
     pub async fn extend_reservation(
         &self,
         id: ReservationId,
         ttl: Duration,
         at: Option<Timestamp>,
-    ) -> Result<Timestamp, ReservationError> {
-        let answer = match self.extend_alone(id, ttl, at) {
+    ) -> Result<ExtendedReservation, ReservationError> {
+        let alone = self.extend_alone(id, ttl, at);
+        let is_degraded = alone.is_some();
+        let answer = match alone {
             Some(answer) => answer,
             None => self.store.extend_reservation(id, ttl.into(), at).await?,
         };
         match answer {
-            ExtendAnswer::Until(end) => Ok(end),
+            ExtendAnswer::Until(expires_at) => Ok(ExtendedReservation {
+                id,
+                expires_at,
+                is_degraded,
+            }),
             ExtendAnswer::Settled => Err(ReservationError::Settled),
             ExtendAnswer::Unknown => Err(ReservationError::Unknown),
         }
@@ -184,8 +223,8 @@ impl Gate {
         &self,
         id: ReservationId,
     ) -> Result<ReservationRecord, ReservationError> {
-        if let Some(record) = self.look_alone(id) {
-            return Ok(record);
+        if let Some(looked) = self.look_alone(id) {
+            return looked;
         }
         let found = self.store.look_at_reservation(id).await?;
         let record = found.map(|stored| ReservationRecord::new(&stored));
@@ -222,7 +261,7 @@ impl Gate {
             self.run_step(pipeline, *step).await;
         }
         let enforced = Step::Together(ChargeStage::Enforced);
-        if steps.contains(&enforced) && pipeline.verb(enforced) != Verb::Charge {
+        if pipeline.verb(enforced) != Verb::Charge {
             // Denied already, whatever the store says.
             for step in steps.iter().filter(|step| !is_before(step)) {
                 self.run_step(pipeline, *step).await;
@@ -230,24 +269,59 @@ impl Gate {
             return Ok(Made::Denied);
         }
         let shadows = steps.iter().filter(|step| matches!(step, Step::Shadow(_)));
-        let reserved: SmallVec<[Step; 2]> =
-            std::iter::once(enforced).chain(shadows.copied()).collect();
-        match self.ask_to_reserve(pipeline, &reserved, terms).await {
+        let is_apart = |step: &&Step| !terms.ends_permits && pipeline.takes_permit(**step);
+        let (apart, shadows): (SmallVec<[Step; 2]>, SmallVec<[Step; 2]>) =
+            shadows.copied().partition(|step| is_apart(&step));
+        let reserved: SmallVec<[Step; 2]> = std::iter::once(enforced).chain(shadows).collect();
+        let made = self.reserve_together(pipeline, &reserved, terms).await;
+        let permit = Step::Together(ChargeStage::Permit);
+        let has_permit = steps.contains(&permit);
+        let is_used = made.is_ok() && pipeline.is_allowed();
+        if let Some(unused) = pipeline.permit.filter(|_| has_permit && !is_used) {
+            // If the store does not answer, it ends by itself.
+            let _ = self.release(unused).await;
+        }
+        let made = made?;
+        if has_permit && !is_used {
+            // As it is without the permit.
+            self.run_step(pipeline, permit).await;
+        }
+        for step in &apart {
+            self.run_step(pipeline, *step).await;
+        }
+        Ok(made)
+    }
+
+    /// Charges steps in one call, with a record.
+    async fn reserve_together(
+        &self,
+        pipeline: &mut Pipeline,
+        steps: &[Step],
+        terms: &StoredTerms<'_, '_>,
+    ) -> Result<Made, ReserveError> {
+        match self.ask_to_reserve(pipeline, steps, terms).await {
             Ok(Reserved::Decided { outcomes, made }) => {
-                for (step, outcomes) in reserved.iter().zip(&outcomes) {
+                for (step, outcomes) in steps.iter().zip(&outcomes) {
                     pipeline.record(*step, outcomes);
                 }
-                if let Some(made) = &made {
+                if let Some(made) = made.as_ref().filter(|_| terms.ends_permits) {
                     pipeline.permit = pipeline.permit.map(|_| made.id.permit());
                 }
                 Ok(Made::InStore(made))
             }
             Ok(Reserved::TooMany) => Err(ReserveError::TooMany),
             Err(_) => {
-                for step in &reserved {
+                self.end_due_alone(pipeline.at);
+                let is_charged = pipeline.rules.iter().any(|rule| rule.cost > 0);
+                let most = self.local.max_reservations;
+                let room = is_charged.then(|| self.reservations.take_room_alone(most));
+                if let Some(None) = room {
+                    return Err(ReserveError::TooMany);
+                }
+                for step in steps {
                     self.decide_without_store(pipeline, *step);
                 }
-                Ok(Made::Alone)
+                Ok(Made::Alone(room.flatten()))
             }
         }
     }
@@ -314,11 +388,49 @@ impl Gate {
         is_shadow: bool,
     ) -> String {
         let rule = pipeline.in_force.at(rule);
-        let digests = self.digest.iter().flat_map(|digest| {
-            let values = rule.key_values(attributes).into_iter();
-            values.map(|(name, value)| (name.to_owned(), digest.of(&value)))
-        });
+        let digests = self.digests_of(rule, attributes);
         PartLabel::new(rule, is_shadow, digests).to_string()
+    }
+
+    /// The attributes of the key of a rule, with the digests of their values.
+    pub(super) fn key_digests(
+        &self,
+        terms: &StoredTerms<'_, '_>,
+        rule: &str,
+    ) -> Vec<(String, String)> {
+        let rule = terms.rules.get(rule);
+        rule.map_or_else(Vec::new, |rule| self.digests_of(&rule, terms.attributes))
+    }
+
+    fn digests_of(&self, rule: &Rule, attributes: &Attributes<'_>) -> Vec<(String, String)> {
+        let Some(digest) = &self.digest else {
+            return Vec::new();
+        };
+        let values = rule.key_values(attributes).into_iter();
+        values
+            .map(|(name, value)| (name.to_owned(), digest.of(&value)))
+            .collect()
+    }
+}
+
+/// Reservations that may have been settled by calls whose answers were lost, so that nothing was counted. The oldest are
+/// forgotten.
+#[derive(Debug, Default)]
+pub(super) struct UncountedSettlements(VecDeque<ReservationId>);
+
+impl UncountedSettlements {
+    fn note(&mut self, id: ReservationId) {
+        if !self.0.contains(&id) {
+            if self.0.len() >= MOST_UNCOUNTED {
+                self.0.pop_front();
+            }
+            self.0.push_back(id);
+        }
+    }
+
+    fn take(&mut self, id: ReservationId) -> bool {
+        let known = self.0.iter().position(|known| *known == id);
+        known.and_then(|index| self.0.remove(index)).is_some()
     }
 }
 
@@ -329,21 +441,25 @@ pub(super) struct Reserving<'t, 'b> {
     pub(super) ttl: Duration,
     /// Whether this process settles it, so that its cost is counted then.
     pub(super) is_held: bool,
+    /// Whether permits are in the record, so that they end with it. If not, they are charged apart, before.
+    pub(super) ends_permits: bool,
 }
 
 /// What a reservation is made with.
 pub(super) struct StoredTerms<'t, 'b> {
     pub(super) id: ReservationId,
+    pub(super) rules: &'t RulesInForce,
     pub(super) attributes: &'t Attributes<'b>,
     pub(super) ttl: Duration,
+    pub(super) ends_permits: bool,
 }
 
 /// Where a reservation is kept.
 enum Made {
     /// By the store, which makes none of a request that it denies.
     InStore(Option<MadeReservation>),
-    /// By this gate, because the store did not answer.
-    Alone,
+    /// By this gate, because the store did not answer; nowhere, if nothing is charged.
+    Alone(Option<AloneRoom>),
     /// It was denied before the store was asked.
     Denied,
 }

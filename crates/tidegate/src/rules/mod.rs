@@ -104,6 +104,8 @@ pub struct DescribingFrontEnd {
     pub place: &'static str,
     /// The attributes that its settings set, in addition to address, method, path, host and headers.
     pub identified: Vec<String>,
+    /// The units in which nothing says what a request costs, although its settings could.
+    pub unread_units: Vec<&'static str>,
 }
 
 /// Settings of the server that rules are read with.

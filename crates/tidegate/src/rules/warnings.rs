@@ -2,13 +2,13 @@
 
 use strsim::osa_distance;
 
-use super::RuleSettings;
 use super::applies::ALWAYS_KNOWN;
 use super::client_written::warn_if_client_written;
 use super::grant::Grant;
 use super::matching::HEADER;
 use super::pointless::pointless;
 use super::rule::{Consistency, Cost, Missing, Mode, Rule};
+use super::{DescribingFrontEnd, RuleSettings};
 use crate::internal::document::{Node, Place, Problems, Spot, Value};
 
 /// Names that a misspelt attribute probably means.
@@ -42,6 +42,7 @@ impl RuleInspector<'_> {
             }
             self.names(problems);
         }
+        self.unread(settings, problems);
         self.exceptions(problems);
         self.overrides(problems);
         self.costs(problems);
@@ -116,6 +117,19 @@ impl RuleInspector<'_> {
         let message = format!("nothing in `identify` sets `{name}`, so {place} this rule {effect}");
         problems.warning(self.place_in(key, name), &self.spot.field(key), message);
         true
+    }
+
+    /// A unit in which nothing says what requests cost.
+    fn unread(&self, settings: &RuleSettings, problems: &mut Problems) {
+        let unit = self.rule.unit().as_str();
+        let is_unread = |front_end: &&DescribingFrontEnd| front_end.unread_units.contains(&unit);
+        if let Some(front_end) = settings.described_by.as_ref().filter(is_unread) {
+            let place = front_end.place;
+            let message = format!(
+                "{place} this rule is charged 1 for each request, because no `usage` says what requests cost"
+            );
+            problems.warning(&self.value("unit").place, &self.spot.field("unit"), message);
+        }
     }
 
     /// Whether `match` requires an attribute.

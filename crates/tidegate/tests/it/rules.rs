@@ -765,6 +765,7 @@ fn a_rule_that_can_never_apply_at_the_front_end_is_warned_about() {
     settings.described_by = Some(DescribingFrontEnd {
         place: "at the gateway",
         identified: vec!["user_id".to_owned()],
+        unread_units: vec!["tokens", "money"],
     });
     let said = |rule: &str| {
         let text = format!("rules:\n- {{id: a, {rule}, limit: 3/minute}}\n");
@@ -785,6 +786,8 @@ fn a_rule_that_can_never_apply_at_the_front_end_is_warned_about() {
         ("per: [ip, method, path, host]",                       ""),
         ("per: [header.x-team], missing: deny",                 ""),
         ("match: {attributes: {domain: web}}, per: [user]",     ""),
+        ("per: [], unit: money",                                "at the gateway this rule is charged 1 for each request, because no `usage` says what requests cost"),
+        ("per: [], unit: rows",                                 ""),
     ];
     for (rule, expected) in table {
         let said = said(rule);

@@ -38,6 +38,11 @@ impl Drop for ModelCall {
     fn drop(&mut self) {
         if self.is_open && self.slot.is_admitted() {
             self.results.count(UsageResult::Cut);
+            let price = self.price.as_ref();
+            let costs = costs_by_unit(|unit| self.estimate.cost(unit, price));
+            if let (Some(note), Some(costs)) = (&self.note, costs) {
+                note.settled(UsageResult::Cut, &costs);
+            }
         }
     }
 }

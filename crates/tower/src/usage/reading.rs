@@ -251,13 +251,11 @@ impl UsageReading {
     /// The answer to a request whose body is not read, in the words of its form.
     pub fn refuse(error: UnreadBody, head: &request::Parts) -> RefusedCall {
         let (status, protocol) = (error.status(), Protocol::of_call(head));
-        let mut reply = reply::denied_with(status, "refused", &error.to_string(), &protocol);
-        if let UnreadBody::NoMemory(_) = error {
-            reply.headers_mut().remove("x-should-retry");
-            let soon = HeaderValue::from_static("1");
-            reply.headers_mut().insert(http::header::RETRY_AFTER, soon);
-        }
-        Box::new(reply)
+        let detail = error.to_string();
+        Box::new(match error {
+            UnreadBody::NoMemory(_) => reply::busy("refused", &detail, &protocol),
+            _ => reply::denied_with(status, "refused", &detail, &protocol),
+        })
     }
 }
 

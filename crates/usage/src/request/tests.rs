@@ -94,7 +94,7 @@ fn each_form_has_its_own_paths() {
 }
 
 #[test]
-fn the_model_of_the_path_is_the_one_that_answers() {
+fn the_model_is_that_of_the_body_unless_the_provider_goes_by_the_path() {
     for (path, body, model) in [
         (CHAT, r#"{"model": "gpt-5"}"#, Some("gpt-5")),
         (CHAT, r#"{"model": "a", "model": "b"}"#, Some("b")),
@@ -105,9 +105,22 @@ fn the_model_of_the_path_is_the_one_that_answers() {
             r#"{"model": "cheap"}"#,
             Some("my-gpt"),
         ),
+        ("/x/foo:bar", r#"{"model": "gpt-5"}"#, Some("gpt-5")),
+        ("/x/foo:bar", "{}", Some("foo")),
     ] {
         let request = read_at(&UsageForm::openai(), path, body);
         assert_eq!(request.model.as_deref(), model, "{path} {body}");
+    }
+    let body = r#"{"model": "models/gemini-2.5-flash-lite"}"#;
+    for (path, model) in [
+        (
+            "/v1beta/models/gemini-2.5-pro:generateContent",
+            "gemini-2.5-pro",
+        ),
+        ("/x/foo:generateContent", "gemini-2.5-flash-lite"),
+    ] {
+        let request = read_at(&UsageForm::gemini(), path, body);
+        assert_eq!(request.model.as_deref(), Some(model), "{path}");
     }
     let body = r#"{"model": "models/embedding-001"}"#;
     let request = read_at(&UsageForm::gemini(), "/embed", body);

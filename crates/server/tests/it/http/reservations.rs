@@ -76,6 +76,7 @@ fn an_estimate_is_charged_and_replaced_by_the_true_cost() {
         assert_eq!(open.json()["state"], "open");
         assert_eq!(open.json()["reserved"], json!({"tokens": 60}));
         assert_eq!(open.json()["settled"], Value::Null);
+        assert_eq!(open.json()["limits"][0]["settled"], Value::Null);
         assert!(!open.body.contains("k1"), "keys are digests: {}", open.body);
 
         let settled = settle(server, &id, &json!({"costs": {"tokens": 25}})).with_status(200);
@@ -279,10 +280,13 @@ fn one_front_end_settles_what_another_reserved() {
             let error = client.ask(line).error();
             assert!(error.starts_with("ERR "), "{line}: {error}");
         }
-        assert_eq!(
-            client.ask("TG.RELEASE 0123456789abcdef0123456789abcdef"),
-            RespValue::Integer(0)
-        );
+        for line in [
+            "TG.RELEASE 0123456789abcdef0123456789abcdef",
+            "TG.RELEASE x",
+            "TG.RENEW x",
+        ] {
+            assert_eq!(client.ask(line), RespValue::Integer(0), "{line}");
+        }
         let id = self::id(&reserve(server, &json!({"cost": 1})).with_status(200));
         let extended = fields(client.ask(&format!("TG.EXTEND {id} 600")));
         assert_eq!(text(&extended[0]), "reservation");

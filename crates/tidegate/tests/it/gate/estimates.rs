@@ -141,7 +141,7 @@ fn one_that_is_never_settled_is_counted_with_its_estimate() {
         FrontEnd::Gateway,
         &request("").with_cost(tokens(10)),
     ));
-    drop(kept.into_kept());
+    drop(kept.unwrap().into_kept());
     assert_eq!(admitted(&gate), [2, 80, 40]);
 }
 

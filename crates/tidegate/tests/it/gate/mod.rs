@@ -4,6 +4,7 @@
 
 mod adaptive;
 mod adaptive_rate;
+mod alone;
 mod bringing;
 mod candidates;
 mod charging;
@@ -22,6 +23,7 @@ mod ratelimit;
 mod readings;
 mod reasons;
 mod receipts;
+mod recorded;
 mod replacing;
 mod reservations;
 mod reserving;

@@ -1,13 +1,13 @@
 //! Stored reservations: reserved like a check, settled by their id.
 
-use super::{FailingGate, NOW, rules};
+use super::{NOW, rules};
 use std::time::Duration;
 use tidegate::gate::{ReservationError, ReserveError, ReservedDecision};
 use tidegate::rules::FrontEnd;
 use tidegate::{
     Attributes, Costs, Gate, ManualClock, MemoryStore, Micros, PermitId, ReservationId, Timestamp,
 };
-use tidegate_testkit::{FailingStore, StoreState, block_on};
+use tidegate_testkit::block_on;
 
 /// A gate whose clock the test moves.
 struct ClockedGate {
@@ -174,7 +174,7 @@ fn what_is_never_settled_is_kept_or_given_back_at_its_end() {
         gate.gate
             .extend_reservation(id, Duration::from_secs(5), None),
     );
-    assert_eq!(until.unwrap(), NOW + Micros::from_seconds(14));
+    assert_eq!(until.unwrap().expires_at, NOW + Micros::from_seconds(14));
     gate.clock.advance(Micros::from_seconds(4));
     assert_eq!(gate.left(), [40, 40]);
     gate.clock.advance(Micros::SECOND);
@@ -226,7 +226,7 @@ fn none_lasts_longer_than_a_day_after_it_was_made() {
         gate.gate
             .extend_reservation(id, Duration::from_hours(24), None),
     );
-    assert_eq!(until.unwrap(), NOW + Micros::DAY);
+    assert_eq!(until.unwrap().expires_at, NOW + Micros::DAY);
 }
 
 #[test]
@@ -341,7 +341,11 @@ fn times_that_are_supplied_decide_when_it_ends() {
     let id = reserve(0).made.unwrap().id;
     gate.clock.advance(Micros::HOUR);
     let until = block_on(gate.gate.extend_reservation(id, minute, Some(at(30))));
-    assert_eq!(until.unwrap(), at(90), "the clock says nothing about it");
+    assert_eq!(
+        until.unwrap().expires_at,
+        at(90),
+        "the clock says nothing about it"
+    );
     assert!(reserve(89).decision.is_denied());
     let second = reserve(90).made.unwrap().id;
     let own = block_on(gate.gate.settle_reservation(second, None, None)).unwrap();
@@ -349,25 +353,4 @@ fn times_that_are_supplied_decide_when_it_ends() {
     let ended: Option<Timestamp> = Some(at(90));
     let late = block_on(gate.gate.settle_reservation(id, None, ended));
     assert!(matches!(late, Err(ReservationError::Unknown)));
-}
-
-#[test]
-fn one_that_was_made_without_the_store_is_kept_by_this_instance() {
-    let list = "- {id: local, per: [user], limit: 100/day, on_store_failure: local}";
-    let gate = FailingGate::new(FailingStore::unreachable(), rules(list));
-    let reserve = || reserve(&gate, 60, 300).unwrap();
-    let reserved = reserve();
-    assert!(reserved.decision.is_allowed() && reserved.decision.is_degraded());
-    let id = reserved.made.unwrap().id;
-    assert!(reserve().decision.is_denied());
-    let settled = block_on(gate.settle_reservation(id, Some(&Costs::from(25)), None)).unwrap();
-    assert!(settled.is_degraded);
-    assert_eq!(settled.settlement.limits()[0].given_back, 35);
-    assert!(reserve().decision.is_allowed());
-    let stored =
-        block_on(gate.settle_reservation(ReservationId::random(), Some(&Costs::from(1)), None));
-    assert!(matches!(stored, Err(ReservationError::Store(_))));
-    gate.store().switch(StoreState::Up);
-    let again = block_on(gate.settle_reservation(id, Some(&Costs::from(25)), None)).unwrap();
-    assert_eq!(again, settled);
 }
