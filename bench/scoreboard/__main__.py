@@ -7,13 +7,14 @@ import sys
 import time
 
 from . import bounds, report, results
-from .groups import envoy, gateway, growth, idle, library, memory, node, protocols, python
+from .groups import envoy, gateway, growth, idle, library, memory, node, protocols, python, reservations
 from .settings import BENCH, ROOT, ROUNDS, SECONDS, TARGET, bench_program
 from .process import stop_all
 
 GROUPS = {
     "library": (library.measure, "libraries in process"),
     "http": (protocols.measure, "POST /v1/check over HTTP"),
+    "reservations": (reservations.measure, "reserve and settle next to a check, over HTTP"),
     "grpc": (protocols.measure, "calls over gRPC"),
     "resp": (protocols.measure, "commands over RESP"),
     "gateway": (gateway.measure, "a small GET through a gateway"),

@@ -32,6 +32,10 @@ IDLE = [
     ("bytes per idle connection", lambda row: spread(row, "bytes", count)),
     ("right after the request", lambda row: spread(row, "used_bytes", count)),
 ]
+RESERVATIONS = [
+    ("CPU of Tidegate per decision", lambda row: spread(row, "cpu_us")),
+    ("CPU of Redis per decision", lambda row: spread(row, "redis_us") if middle(row, "redis_us") else "–"),
+]
 INSTANCES = [
     ("CPU of Tidegate per decision", lambda row: spread(row, "cpu_us")),
     ("CPU of Redis per decision", lambda row: spread(row, "redis_us")),
@@ -109,6 +113,9 @@ SECTIONS = [
         "HTTP",
         "`POST /v1/check` with four attributes and one rule that matches, 64 connections with one request in flight each, 10,000 keys. throttlecrab-server is sent its own `POST /throttle`.",
         Group("http", "HTTP, CPU time of a check", short="HTTP"),
+        Group("reservations", "Reserve and settle, CPU time", title="Reserve and settle", short="reserve and settle", columns=RESERVATIONS,
+              text="`POST /v1/reserve` of 60 and the settlement with 25, two calls that count as one decision, next to `POST /v1/check`: one rule, 16 connections, 10,000 keys. "
+              "The load is one thread of Python for both, and slower than the server, so that only CPU time is shown. The server and Redis share one core.", chart_case="in memory"),
     ),
     Section(
         "gRPC",

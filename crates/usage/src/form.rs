@@ -227,21 +227,17 @@ pub(crate) struct ModelInPath<'p> {
 /// The model that a path names: the deployment of Azure, or the segment in front of a method of Gemini. It binds where
 /// the provider has paths like this.
 pub(crate) fn model_in_path(form: FormName, path: &str) -> Option<ModelInPath<'_>> {
-    let (name, is_binding) = match form {
-        FormName::Own => return None,
-        _ => match memmem::find(path.as_bytes(), DEPLOYMENTS) {
-            Some(at) => {
-                let name = path[at + DEPLOYMENTS.len()..].split('/').next()?;
-                (name, form == FormName::OpenAi)
-            }
-            None => {
-                let (before, last) = path.rsplit_once('/')?;
-                let (name, _) = last.rsplit_once(':')?;
-                let collection = before.rsplit('/').next().unwrap_or_default();
-                let is_binding = form != FormName::OpenAi && COLLECTIONS.contains(&collection);
-                (name, is_binding)
-            }
-        },
+    let (name, is_binding) = if form == FormName::Own {
+        return None;
+    } else if let Some(at) = memmem::find(path.as_bytes(), DEPLOYMENTS) {
+        let name = path[at + DEPLOYMENTS.len()..].split('/').next()?;
+        (name, form == FormName::OpenAi)
+    } else {
+        let (before, last) = path.rsplit_once('/')?;
+        let (name, _) = last.rsplit_once(':')?;
+        let collection = before.rsplit('/').next().unwrap_or_default();
+        let is_binding = form != FormName::OpenAi && COLLECTIONS.contains(&collection);
+        (name, is_binding)
     };
     (!name.is_empty()).then_some(ModelInPath { name, is_binding })
 }

@@ -1,5 +1,5 @@
 use tidegate::document::{Key, Kind};
-use tidegate::rules::KeyShare;
+use tidegate::rules::{KeyShare, RuleSet, Source};
 
 use super::*;
 
@@ -491,6 +491,42 @@ fn rules_are_read_with_what_the_front_end_knows() {
         (gateway.place, gateway.identified),
         ("at the gateway", vec!["user_id".to_owned()])
     );
+}
+
+#[test]
+fn rules_that_count_by_model_are_not_warned_about_where_usage_is_read() {
+    let rules = "
+rules:
+  - {id: requests, per: [api_key], missing: deny, limit: 300/minute}
+  - {id: tokens-per-key, per: [api_key], missing: deny, unit: uncached_tokens, limit: 100000/minute}
+  - {id: output-per-model, per: [api_key, model], missing: deny, unit: output_tokens, limit: 20000/minute, tiers: {batch: 200000/minute}}
+  - {id: team-budget, per: [team], missing: deny, unit: money, limit: 500000/day; 5000000/month, warn_at: 80}
+  - {id: large, match: {attributes: {model: large}}, per: [], unit: tokens, limit: 900000000/day}
+";
+    let yaml = |usage: &str| {
+        format!(
+            "
+gateway: 0.0.0.0:8000
+routes:
+  - {{prefix: /plain, upstreams: [http://127.0.0.1:1]}}
+  - {{prefix: /model, upstreams: [http://127.0.0.1:2], usage: {usage}}}
+identify: {{api_key: [{{header: authorization}}, {{header: x-api-key}}], team: {{client: team}}, tier: {{client: tier}}}}
+clients_file: clients.yaml
+"
+        )
+    };
+    let warnings = |usage: &str| {
+        let config = load(&yaml(usage), &[], &[]).unwrap();
+        let source = Source::new("rules.yaml", rules);
+        let read = RuleSet::read(&source, &config.rule_settings).unwrap();
+        read.warnings().to_string()
+    };
+    for usage in ["openai", "auto"] {
+        assert_eq!(warnings(usage), "", "{usage}");
+    }
+    let off = warnings("off");
+    assert_eq!(off.matches("nothing in `identify` sets `model`").count(), 2);
+    assert_eq!(off.matches("because no `usage` says").count(), 4, "{off}");
 }
 
 #[test]

@@ -5,17 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::routing::get;
-use http::HeaderMap;
+use axum::body::Body;
+use axum::routing::post;
+use http::{HeaderMap, Request};
+use serde_json::json;
 use tidegate::gate::ReservationEnd;
 use tidegate::rules::BudgetKind;
 use tidegate::{Attributes, Costs, Gate};
 use tidegate_redis::{RedisSettings, RedisStore};
 use tidegate_testkit::redis::RedisServer;
 use tidegate_tower::RateLimitLayer;
+use tidegate_usage::UsageForm;
 use tokio::sync::Semaphore;
 
-use super::{gate, left, request, rules, status};
+use super::{gate, left, request, rules, send, status, text};
 
 /// A window in place of a bucket, so that time gives nothing back.
 const RULES: &str = "
@@ -79,7 +82,16 @@ async fn five_guards(gate: &Gate, actual: u64) {
     assert_settled(gate, actual).await;
 }
 
-async fn five_requests(gate: &Arc<Gate>, actual: u64) {
+/// What a layer reads of the cost of a request.
+#[derive(Debug, Clone, Copy)]
+enum Reads {
+    /// The head of its answer.
+    Heads,
+    /// Its body, and that of its answer.
+    Bodies,
+}
+
+async fn five_requests(gate: &Arc<Gate>, actual: u64, reads: Reads) {
     let work = Arc::new(Semaphore::new(0));
     let working = Arc::clone(&work);
     let answer = move || {
@@ -87,18 +99,33 @@ async fn five_requests(gate: &Arc<Gate>, actual: u64) {
         async move {
             // Until all five are decided.
             let _done = working.acquire().await;
-            [("x-tokens", actual.to_string())]
+            let usage = json!({"prompt_tokens": 0, "completion_tokens": actual});
+            let usage = json!({ "usage": usage }).to_string();
+            ([("x-tokens", actual.to_string())], usage)
         }
     };
     let used = |headers: &HeaderMap| headers.get("x-tokens")?.to_str().ok()?.parse().ok();
-    let layer = RateLimitLayer::new(Arc::clone(gate))
-        .costs(|_| tokens(ESTIMATE))
-        .settle_costs(move |head| used(&head.headers).map(tokens));
-    let app = Router::new().route("/", get(answer)).layer(layer);
+    let layer = RateLimitLayer::new(Arc::clone(gate));
+    let router = Router::new().route("/", post(answer));
+    let app = match reads {
+        Reads::Heads => {
+            let layer = layer.costs(|_| tokens(ESTIMATE));
+            router.layer(layer.settle_costs(move |head| used(&head.headers).map(tokens)))
+        }
+        Reads::Bodies => router.layer(layer.usage(UsageForm::openai())),
+    };
     let mut calls = tokio::task::JoinSet::new();
     for _ in 0..5 {
         let app = app.clone();
-        calls.spawn(async move { status(&app, request("/")).await });
+        // 40 bytes, so 10 tokens of input, and 50 of output.
+        let asked =
+            Request::post("/").body(Body::from(r#"{"max_tokens":50,"messages":["1234567"]}"#));
+        calls.spawn(async move {
+            let answer = send(&app, asked.unwrap()).await;
+            let status = answer.status().as_u16();
+            text(answer).await;
+            status
+        });
     }
     for _ in 0..4 {
         assert_eq!(calls.join_next().await.unwrap().unwrap(), 429);
@@ -113,17 +140,33 @@ async fn five_requests(gate: &Arc<Gate>, actual: u64) {
 async fn five_concurrent_calls_do_not_spend_a_budget_five_times_in_memory() {
     for actual in [60, 20, 0, 90, 133] {
         five_guards(&gate(RULES), actual).await;
-        five_requests(&gate(RULES), actual).await;
+        for reads in [Reads::Heads, Reads::Bodies] {
+            five_requests(&gate(RULES), actual, reads).await;
+        }
+    }
+}
+
+async fn five_calls_over_redis(list: &str, actual: u64) {
+    let redis = RedisServer::start();
+    five_guards(&*over_redis(&redis, list).await, actual).await;
+    for reads in [Reads::Heads, Reads::Bodies] {
+        let redis = RedisServer::start();
+        five_requests(&over_redis(&redis, list).await, actual, reads).await;
     }
 }
 
 #[tokio::test]
 async fn five_concurrent_calls_do_not_spend_a_budget_five_times_over_redis() {
     for actual in [60, 20, 133] {
-        let redis = RedisServer::start();
-        five_guards(&*over_redis(&redis, RULES).await, actual).await;
-        let redis = RedisServer::start();
-        five_requests(&over_redis(&redis, RULES).await, actual).await;
+        five_calls_over_redis(RULES, actual).await;
+    }
+}
+
+#[tokio::test]
+async fn five_concurrent_calls_do_not_spend_a_budget_five_times_by_leases() {
+    let leased = RULES.replace("100/day", "100/day, sync: leased");
+    for actual in [60, 20, 133] {
+        five_calls_over_redis(&leased, actual).await;
     }
 }
 

@@ -38,6 +38,7 @@ over_every_store!(
     a_stream_is_read_on_the_side_and_settled_before_it_ends,
     a_client_that_asked_for_usage_gets_it,
     a_stream_that_is_cut_keeps_the_estimate_of_its_output,
+    an_estimate_has_a_record_also_if_its_request_holds_a_permit,
 );
 
 async fn the_estimate_is_held_until_the_answer_says_what_was_used(store: ModelStore) {
@@ -144,6 +145,58 @@ async fn an_answer_that_does_not_come_is_given_back_or_kept(store: ModelStore) {
     let line = "tidegate_usage_total{result=\"cut\"}";
     model.gateway.metric_is(line, 2).await;
     assert_eq!(model.used("tokens").await, 61 + 15);
+}
+
+/// Rules of which one gives back what is not settled, and another takes a permit.
+const GIVE_BACK: &str = "rules:
+- {id: slots, per: [], limit: 2, algorithm: concurrency}
+- {id: tokens, per: [], unit: tokens, limit: 200/day, unsettled: give_back}
+";
+
+async fn an_estimate_has_a_record_also_if_its_request_holds_a_permit(store: ModelStore) {
+    let mut model = Model::start_over(store, "usage: auto\n", GIVE_BACK).await;
+    let (mut client, mut server, ..) = model.post(CHAT, ASKS_60).await;
+    let used = async |model: &Model| (model.used("slots").await, model.used("tokens").await);
+    assert_eq!(used(&model).await, (1, 61));
+    assert_eq!(model.gateway.metric("tidegate_reservations").await, Some(1));
+    if let Some(redis) = &model._redis {
+        let records: Vec<String> = redis.query(&["KEYS", "*:hold:*"]);
+        assert_eq!(records.len(), 1, "{records:?}");
+    }
+    server.send(&ok_json(USED_25)).await;
+    assert!(client.answer().await.ends_with(USED_25));
+    assert_eq!(model.used("tokens").await, 25);
+    tidegate_testkit::eventually("the permit is released", async || {
+        model.used("slots").await == 0
+    })
+    .await;
+    assert_eq!(model.gateway.metric("tidegate_reservations").await, Some(0));
+    // One that is denied for its tokens takes no permit.
+    let denied = model
+        .gateway
+        .ask(&super::post(CHAT, "", r#"{"max_tokens":190}"#))
+        .await;
+    assert!(denied.starts_with("HTTP/1.1 429 "), "{denied}");
+    assert_eq!(used(&model).await, (0, 25));
+}
+
+#[tokio::test]
+async fn without_room_for_a_record_a_request_is_refused() {
+    let mut model = Model::start("usage: auto\nmax_reservations: 1\n", GIVE_BACK).await;
+    let (mut client, mut server, ..) = model.post(CHAT, ASKS_60).await;
+    let refused = model.gateway.ask(&super::post(CHAT, "", ASKS_60)).await;
+    assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+    assert!(refused.contains("retry-after: 1\r\n"), "{refused}");
+    assert!(refused.contains("server_error"), "{refused}");
+    assert!(model.upstream.is_unasked());
+    assert_eq!(model.used("slots").await, 1);
+    assert_eq!(model.used("tokens").await, 61);
+    let line = "tidegate_reservations_total{end=\"refused\"}";
+    assert_eq!(model.gateway.metric(line).await, Some(1));
+    server.send(&ok_json(USED_25)).await;
+    client.answer().await;
+    let answer = model.answered(CHAT, ASKS_60, USED_25).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
 
 async fn a_stream_is_read_on_the_side_and_settled_before_it_ends(store: ModelStore) {
