@@ -18,7 +18,7 @@ use super::read::{attribute_name, flag, word};
 use super::settings::SOURCES;
 use super::{GatewayConfig, Overrides, Token, TokenScope};
 
-/// The attribute that is set where usage is read.
+/// The attribute that a request has where its usage is read.
 const MODEL: &str = "model";
 
 fn reads_usage(route: &RouteConfig) -> bool {

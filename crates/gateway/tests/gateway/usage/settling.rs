@@ -158,7 +158,10 @@ async fn an_estimate_has_a_record_also_if_its_request_holds_a_permit(store: Mode
     let (mut client, mut server, ..) = model.post(CHAT, ASKS_60).await;
     let used = async |model: &Model| (model.used("slots").await, model.used("tokens").await);
     assert_eq!(used(&model).await, (1, 61));
-    assert_eq!(model.gateway.metric("tidegate_reservations").await, Some(1));
+    assert_eq!(
+        model.gateway.metric("tidegate_reservations ").await,
+        Some(1)
+    );
     if let Some(redis) = &model._redis {
         let records: Vec<String> = redis.query(&["KEYS", "*:hold:*"]);
         assert_eq!(records.len(), 1, "{records:?}");
@@ -170,7 +173,10 @@ async fn an_estimate_has_a_record_also_if_its_request_holds_a_permit(store: Mode
         model.used("slots").await == 0
     })
     .await;
-    assert_eq!(model.gateway.metric("tidegate_reservations").await, Some(0));
+    assert_eq!(
+        model.gateway.metric("tidegate_reservations ").await,
+        Some(0)
+    );
     // One that is denied for its tokens takes no permit.
     let denied = model
         .gateway
@@ -195,6 +201,7 @@ async fn without_room_for_a_record_a_request_is_refused() {
     assert_eq!(model.gateway.metric(line).await, Some(1));
     server.send(&ok_json(USED_25)).await;
     client.answer().await;
+    drop(server);
     let answer = model.answered(CHAT, ASKS_60, USED_25).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
