@@ -57,10 +57,11 @@ impl<S: Handler> hyper::service::Service<Request<Incoming>> for ConnectionServic
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let exchanges = self.exchanges.as_ref();
         let exchange = exchanges.map(|exchanges| exchanges.begin(&mut request, self.peer));
+        let in_flight = Some(RequestGuard::begin(&self.state));
         TrackedResponse {
-            exchange,
-            in_flight: Some(RequestGuard::begin(&self.state)),
             answer: (self.service)(request, self.peer),
+            exchange,
+            in_flight,
         }
     }
 }
@@ -118,9 +119,9 @@ where
             request.state().becomes_tunnel();
         }
         Poll::Ready(Ok(response.map(|body| TrackedBody {
-            in_flight,
-            observing,
             body,
+            observing,
+            in_flight,
         })))
     }
 }

@@ -135,7 +135,7 @@ async fn money_goes_by_the_prices_of_the_operator() {
     let model = Model {
         gateway,
         upstream,
-        _redis: None,
+        redis: None,
     };
     // 10 × 1 + 80 × 2 millionths.
     assert_eq!(model.used("money").await, 170);

@@ -16,7 +16,7 @@ pub(crate) struct Model {
     pub(crate) gateway: Gateway,
     pub(crate) upstream: Upstream,
     /// Ends with the model.
-    pub(crate) _redis: Option<RedisServer>,
+    pub(crate) redis: Option<RedisServer>,
 }
 
 /// Where the gateway counts.
@@ -52,7 +52,7 @@ impl Model {
         Self {
             gateway: Gateway::start(&settings, rules),
             upstream,
-            _redis: redis,
+            redis,
         }
     }
 

@@ -162,7 +162,7 @@ async fn an_estimate_has_a_record_also_if_its_request_holds_a_permit(store: Mode
         model.gateway.metric("tidegate_reservations ").await,
         Some(1)
     );
-    if let Some(redis) = &model._redis {
+    if let Some(redis) = &model.redis {
         let records: Vec<String> = redis.query(&["KEYS", "*:hold:*"]);
         assert_eq!(records.len(), 1, "{records:?}");
     }

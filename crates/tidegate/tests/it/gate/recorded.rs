@@ -64,7 +64,7 @@ fn a_permit_does_not_keep_a_reservation_from_being_given_back() {
         let permit = receipt.decision().permit().unwrap();
         assert_eq!(now_left(&gate), [1, 8, 40], "{store}");
         drop(receipt);
-        // Without a runtime the store is not told.
+        // Without a runtime the store does not hear of it.
         clock.advance(Micros::from_seconds(300));
         assert_eq!(now_left(&gate), [1, 8, 100], "{store}");
         assert_eq!(gate.reservations().open(), 0, "{store}");
