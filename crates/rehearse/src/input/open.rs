@@ -105,7 +105,7 @@ impl OpenLogs {
                 Some(format) => format,
                 None => found(&first, &input.name, &settings.map, &terms)?,
             };
-            let is_empty = known.is_none() && first.iter().flatten().all(|line| line.is_empty());
+            let is_empty = known.is_none() && first.iter().flatten().all(Vec::is_empty);
             let template = settings.template.as_ref();
             logs.push(OpenedLog {
                 name: input.name.clone(),

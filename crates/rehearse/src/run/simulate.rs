@@ -486,17 +486,16 @@ mod tests {
 
     /// Ten clients that take turns, and one with every second request.
     fn log() -> LogInput {
-        let text: String = (0..400_u64)
-            .map(|number| {
-                let client = if number % 2 == 0 {
-                    0
-                } else {
-                    1 + number / 2 % 10
-                };
-                let time = 1_794_770_000 + number;
-                format!("{{\"time\": {time}, \"ip\": \"10.0.0.{client}\"}}\n")
-            })
-            .collect();
+        let line = |number: u64| {
+            let client = if number.is_multiple_of(2) {
+                0
+            } else {
+                1 + number / 2 % 10
+            };
+            let time = 1_794_770_000 + number;
+            format!("{{\"time\": {time}, \"ip\": \"10.0.0.{client}\"}}\n")
+        };
+        let text = (0..400).map(line).collect::<Vec<_>>().concat();
         LogInput {
             name: "log".to_owned(),
             size: None,

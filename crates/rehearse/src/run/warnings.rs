@@ -8,7 +8,7 @@ use tidegate::limit::Window;
 use tidegate::rules::{Grant, Rule};
 
 use super::simulate::Simulated;
-use crate::input::InputSettings;
+use crate::input::{InputSettings, ReadFile};
 
 /// Windows below this are seen differently if times are whole seconds.
 const SHORT: Micros = Micros::from_seconds(10);
@@ -25,9 +25,8 @@ pub(super) fn warnings(simulated: &Simulated, input: &InputSettings, evicted: u6
             "reading was stopped before the end; the report is about what was read".to_owned(),
         );
     }
-    let sum = |count: &dyn Fn(&crate::input::ReadFile) -> u64| {
-        simulated.input.files.iter().map(count).sum::<u64>()
-    };
+    let sum =
+        |count: &dyn Fn(&ReadFile) -> u64| simulated.input.files.iter().map(count).sum::<u64>();
     let ambiguous = sum(&|file| file.ambiguous());
     if ambiguous > 0 {
         warnings.push(format!(
@@ -113,7 +112,7 @@ fn advice(name: &str) -> String {
 /// Rules that count by something else than the clients of which a recording has a share.
 fn sampled(simulated: &Simulated) -> Vec<String> {
     let files = simulated.input.files.iter();
-    let samples: BTreeSet<&Vec<String>> = files.flat_map(|file| file.sampled_by()).collect();
+    let samples: BTreeSet<&Vec<String>> = files.flat_map(ReadFile::sampled_by).collect();
     let mut warnings = Vec::new();
     for by in samples {
         let counts_otherwise =

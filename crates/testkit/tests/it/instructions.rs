@@ -1,5 +1,7 @@
 //! What the recorded counts of instructions promise.
 
+#![expect(clippy::expect_used, reason = "a test may")]
+
 use std::fs;
 use std::path::Path;
 
@@ -8,8 +10,9 @@ use serde_json::Value;
 /// The recorded counts, by the names of the benchmarks.
 fn recorded() -> impl Fn(&str) -> u64 {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../instructions/instructions.json");
-    let recorded: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
-    move |name| recorded["instructions"][name].as_u64().unwrap()
+    let text = fs::read_to_string(file).expect("the file with the counts");
+    let recorded: Value = serde_json::from_str(&text).expect("JSON");
+    move |name| recorded["instructions"][name].as_u64().expect(name)
 }
 
 /// A call of Envoy among 20,000 routes takes at most twice the instructions of one among 10.

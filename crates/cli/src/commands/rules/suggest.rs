@@ -32,8 +32,11 @@ pub(super) struct SuggestArgs {
     #[arg(long, value_name = "SPAN")]
     window: Option<Micros>,
 
-    /// The algorithm of the limit [default: token_bucket]
-    #[arg(long, value_name = "NAME")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        help = "The algorithm of the limit [default: token_bucket]"
+    )]
     algorithm: Option<String>,
 
     /// The share of clients that may have a denied request [default: 1%]

@@ -46,9 +46,10 @@ impl WrittenFile {
         let Some(file) = file else {
             return Ok(());
         };
-        let persisted = file.as_file().sync_all();
-        let persisted = persisted.and_then(|()| Ok(drop(file.persist(&path)?)));
-        persisted.with_context(|| cannot_write(&path))
+        let written = file.as_file().sync_all();
+        written.with_context(|| cannot_write(&path))?;
+        file.persist(&path).with_context(|| cannot_write(&path))?;
+        Ok(())
     }
 }
 

@@ -137,7 +137,7 @@ mod tests {
                 r#"attributes["api_key"] == "…""#,
             ),
             (
-                r#"'api_key' in attributes && attributes['api_key'].startsWith('s\'k')"#,
+                r"'api_key' in attributes && attributes['api_key'].startsWith('s\'k')",
                 r#"'api_key' in attributes && attributes['api_key'].startsWith("…")"#,
             ),
             (

@@ -50,7 +50,7 @@ fn left(gate: &Gate) -> u64 {
     decision.headline().unwrap().outcome.remaining
 }
 
-fn is_unknown<T>(answer: Result<T, ReservationError>) -> bool {
+fn is_unknown<T>(answer: &Result<T, ReservationError>) -> bool {
     matches!(answer, Err(ReservationError::Unknown))
 }
 
@@ -110,12 +110,12 @@ fn what_was_not_settled_is_given_back_when_it_expires() {
     assert_eq!(gate.reservations().open(), 0);
     assert_eq!(gate.reservations().ended(ReservationEnd::Expired), 1);
     // The store is not asked about it.
-    assert!(is_unknown(block_on(gate.look_at_reservation(id))));
-    assert!(is_unknown(block_on(
+    assert!(is_unknown(&block_on(gate.look_at_reservation(id))));
+    assert!(is_unknown(&block_on(
         gate.settle_reservation(id, None, None)
     )));
     let extended = gate.extend_reservation(id, Duration::from_mins(1), None);
-    assert!(is_unknown(block_on(extended)));
+    assert!(is_unknown(&block_on(extended)));
     // Nothing is charged to the store either.
     gate.store().switch(StoreState::Up);
     block_on(gate.reconcile());
@@ -124,7 +124,7 @@ fn what_was_not_settled_is_given_back_when_it_expires() {
     let (gate, clock) = clocked(GIVE_BACK);
     let id = made(&gate);
     clock.advance(Micros::SECOND);
-    assert!(is_unknown(block_on(gate.look_at_reservation(id))));
+    assert!(is_unknown(&block_on(gate.look_at_reservation(id))));
     assert_eq!(left(&gate), 100);
 }
 
@@ -137,7 +137,7 @@ fn times_that_are_supplied_decide_when_it_ends() {
     assert!(!block_on(gate.look_at_reservation(id)).unwrap().is_settled);
     assert!(try_reserve(&gate, at(0)).unwrap().decision.is_denied());
     assert!(try_reserve(&gate, at(1)).unwrap().decision.is_allowed());
-    assert!(is_unknown(block_on(gate.look_at_reservation(id))));
+    assert!(is_unknown(&block_on(gate.look_at_reservation(id))));
 }
 
 #[test]
