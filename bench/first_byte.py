@@ -1,11 +1,12 @@
-"""The first byte of a streamed answer through the gateway, with and without reading of usage, in turns: `first_byte.py PROGRAM CALLS [EVENTS]`.
+"""The first byte of a streamed answer through the gateway, with and without reading of usage, in turns:
+`first_byte.py PROGRAM CALLS [EVENTS [BEGINS_MS]]`.
 
 A stream has 10,000 events by default. Exits with 1 if the median of the first byte is more than 10 % later where usage is read. No event may be delayed
 until the next one: the model sends each only when the client has the one before, so that the run would stop there, and fails after ten seconds.
 
-The model answers as soon as it has the request: all of the time to the first byte is the gateway's, and of loopback and of this program. A real model takes
-a hundred times as long to begin, and reading adds the same microseconds to that, so that the ratio here is the worst case. The model and its clients are this
-process, so that the time of an event on its way is measured by one clock.
+The model begins its answer after a millisecond, a hundredth of what real ones take. With 0 it answers at once: then all of the time is the gateway's, and of
+loopback and of this program, and what reading adds is more than 10 % of it. The model and its clients are this process, so that the time of an event on its
+way is measured by one clock.
 """
 
 import pathlib
@@ -18,6 +19,7 @@ import threading
 import time
 
 EVENTS = int(sys.argv[3]) if len(sys.argv) > 3 else 10_000
+BEGINS = float(sys.argv[4] if len(sys.argv) > 4 else 1) / 1000
 MOST = 1.10
 BODY = b'{"stream":true,"max_tokens":50,"messages":[{"role":"user","content":"' + b"tide " * 200 + b'"}]}'
 REQUEST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(BODY), BODY)
@@ -57,6 +59,7 @@ class Model:
                 if line.lower().startswith(b"content-length:"):
                     length = int(line.split(b":")[1])
             stream.read(length)
+            time.sleep(BEGINS)
             for number in range(EVENTS):
                 data = chunk(event(number))
                 self.sent[number] = time.perf_counter()

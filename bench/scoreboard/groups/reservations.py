@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 
 from .. import rounds, servers
 from ..process import Skipped, shown
@@ -14,7 +13,7 @@ KINDS = {"check": "tidegate, check", "reserve": "tidegate, reserve and settle"}
 
 
 def command(server, kind):
-    load = [sys.executable, BENCH / "scoreboard/reserve_load.py", server.addresses["http"], kind]
+    load = ["python3", BENCH / "scoreboard/reserve_load.py", server.addresses["http"], kind]
     return [str(word) for word in [*load, int(SECONDS * 1000), CONNECTIONS]]
 
 
